@@ -1,0 +1,53 @@
+"""The exception tree. Library errors are mapped onto it where they enter the process.
+
+    SidecarError
+    ├── ConfigError        what the operator wrote cannot be run        (exit code 2)
+    └── SourceError        the record source could not do what was asked
+        ├── CommitFailed   the broker refused a commit: nothing was committed
+        ├── CommitUnknown  no answer to a commit: it may or may not have been applied
+        └── FatalSource    the client is dead and will not recover      (exit code 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class SidecarError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a configuration: where it is, what is wrong, the way out."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class ConfigError(SidecarError):
+    """The configuration cannot be run; carries every problem found, not only the first."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in problems))
+
+
+class SourceError(SidecarError):
+    """The record source could not do what was asked; trying again may help."""
+
+
+class CommitFailed(SourceError):
+    """The broker refused the commit (or it was never sent): nothing was committed."""
+
+
+class CommitUnknown(SourceError):
+    """The commit was sent and not answered: read the committed offsets back before acting."""
+
+
+class FatalSource(SourceError):
+    """The client is dead (fenced, authentication revoked ...): the process must end."""

@@ -1,0 +1,165 @@
+"""The words of the domain, shared by every stage. Nothing here does anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+Header = tuple[str, bytes | None]
+
+
+class Partition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.number}"
+
+
+class Assignment:
+    """One ownership of a partition by this member, from assignment to revocation.
+
+    Compared by identity: a partition that leaves and returns gets a new one with a higher
+    epoch, so a result that carries the old one cannot be mistaken for the new.
+    """
+
+    __slots__ = ("epoch", "number", "partition", "topic")
+
+    def __init__(self, partition: Partition, epoch: int) -> None:
+        self.partition: Final = partition
+        self.topic: Final = partition.topic
+        self.number: Final = partition.number
+        self.epoch: Final = epoch
+
+    def __repr__(self) -> str:
+        return f"{self.partition}@{self.epoch}"
+
+
+class Record:
+    """One Kafka message as fetched. Never changed after it was made.
+
+    timestamp_ms is -1 where the message has none; size is key + value + headers in bytes.
+    """
+
+    __slots__ = ("assignment", "headers", "key", "offset", "size", "timestamp_ms", "value")
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        offset: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header] | None,
+        size: int,
+    ) -> None:
+        self.assignment = assignment
+        self.offset = offset
+        self.timestamp_ms = timestamp_ms
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.size = size
+
+    @property
+    def topic(self) -> str:
+        return self.assignment.topic
+
+    @property
+    def partition(self) -> int:
+        return self.assignment.number
+
+    def __repr__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+
+class Guarantee(Enum):
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+
+
+class Outcome(Enum):
+    """What an attempt came to. A closed set: every place that looks at it handles all."""
+
+    DELIVERED = "delivered"
+    DEFERRED = "deferred"
+    RETRY = "retry"
+    REJECTED = "rejected"
+    APP_DOWN = "app_down"
+    CANCELLED = "cancelled"
+
+
+class Answer:
+    """An answer of the application that was received whole.
+
+    retry_after is the header as received; body holds at most the first 1 024 bytes, and is
+    empty for 2xx.
+    """
+
+    __slots__ = ("body", "retry_after", "status")
+
+    def __init__(self, status: int, retry_after: str | None = None, body: bytes = b"") -> None:
+        self.status = status
+        self.retry_after = retry_after
+        self.body = body
+
+    def __repr__(self) -> str:
+        return f"status {self.status}"
+
+
+class FailureKind(Enum):
+    """Why there is no answer."""
+
+    UNREACHABLE = "unreachable"  # refused, no such host or socket, TLS failure
+    TIMEOUT = "timeout"  # the attempt's total deadline passed
+    BROKEN = "broken"  # reset or closed before the answer was whole
+    MALFORMED = "malformed"  # what came back is not HTTP, or breaks its framing or size limits
+    UNSENDABLE = "unsendable"  # the record cannot be put into a request
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An attempt without an answer. sent is False only if certainly no byte reached the app."""
+
+    kind: FailureKind
+    detail: str
+    sent: bool = True
+
+    def __repr__(self) -> str:
+        return f"{self.kind.value}: {self.detail}"
+
+
+Result = Answer | Failed
+
+
+class Position(NamedTuple):
+    """What is to be committed for one assignment: the next offset to read, and the done-map."""
+
+    assignment: Assignment
+    offset: int
+    metadata: str = ""
+
+
+class Start(NamedTuple):
+    """Where a new assignment starts: the offset, and the done-map found with the commit.
+
+    metadata is "" where nothing was committed or it could not be read; topic_id is "" where
+    the broker gives none.
+    """
+
+    assignment: Assignment
+    offset: int
+    metadata: str = ""
+    topic_id: str = ""
+
+
+class OnExhausted(Enum):
+    """What happens to a record whose attempts are used up, or that is rejected."""
+
+    PARK = "park"
+    DROP = "drop"
+    HALT = "halt"
+    RETRY_FOREVER = "retry_forever"
