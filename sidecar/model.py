@@ -23,16 +23,25 @@ class Assignment:
     """One ownership of a partition by this member, from assignment to revocation.
 
     Compared by identity: a partition that leaves and returns gets a new one with a higher
-    epoch, so a result that carries the old one cannot be mistaken for the new.
+    epoch, so a result that carries the old one cannot be mistaken for the new. It is the one
+    object that the fetch thread and the loop share; every field has a single writer.
     """
 
-    __slots__ = ("epoch", "number", "partition", "topic")
+    __slots__ = ("epoch", "fetched", "freed", "live", "next_offset", "number", "partition", "topic")
 
     def __init__(self, partition: Partition, epoch: int) -> None:
         self.partition: Final = partition
         self.topic: Final = partition.topic
         self.number: Final = partition.number
         self.epoch: Final = epoch
+        self.fetched = 0  # records handed over; written by the fetch thread
+        self.next_offset = -1  # where the next record is due, -1 unknown; fetch thread
+        self.freed = 0  # records that left in flight; written by the loop
+        self.live = True  # False once revoked or lost; written by the loop
+
+    @property
+    def in_flight(self) -> int:
+        return self.fetched - self.freed
 
     def __repr__(self) -> str:
         return f"{self.partition}@{self.epoch}"
@@ -146,12 +155,14 @@ class Position(NamedTuple):
 class Start(NamedTuple):
     """Where a new assignment starts: the offset, and the done-map found with the commit.
 
-    metadata is "" where nothing was committed or it could not be read; topic_id is "" where
-    the broker gives none.
+    offset is -1 while it is not known (the broker did not answer): the first record tells it.
+    committed says whether the group has committed exactly this offset. metadata is "" where
+    nothing was committed or it could not be read; topic_id is "" where the broker gives none.
     """
 
     assignment: Assignment
     offset: int
+    committed: bool = True
     metadata: str = ""
     topic_id: str = ""
 

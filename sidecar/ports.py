@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from sidecar.core.commands import Command
 from sidecar.model import Assignment, Header, Partition, Position, Record, Result, Start
 
 
@@ -134,7 +135,9 @@ class RecordSource(Protocol):
 
 
 class CommitResult(NamedTuple):
-    positions: Sequence[Position]
+    """What became of a commit: the positions that are committed, and what went wrong if any."""
+
+    applied: Sequence[Position]
     error: Exception | None
 
 
@@ -148,17 +151,30 @@ class FetchSink(Protocol):
     def positions(self, positions: Mapping[Assignment, int]) -> None:
         """The consumer's positions, after everything received before was handed over."""
 
-    def revoke(self, assignments: Sequence[Assignment], deadline: float) -> None:
-        """Finish or drop what belongs to these; answer with Revoked by the deadline."""
+    def revoke(self, request: int, assignments: Sequence[Assignment], timeout: float) -> None:
+        """Finish or drop what belongs to these and answer with Revoked within timeout seconds."""
 
     def lost(self, assignments: Sequence[Assignment]) -> None: ...
 
     def commit_done(self, result: CommitResult) -> None: ...
 
+    def out_of_range(self, assignment: Assignment, offset: int, reason: str) -> None:
+        """The position did not exist any more; the fetcher reads on at offset."""
+
     def fetch_trouble(self, description: str) -> None: ...
 
     def ended(self, error: BaseException | None) -> None:
         """The fetch thread is over; error is None after a clean close."""
+
+
+class Mailbox(Protocol):
+    """The way from a route to its fetch thread."""
+
+    def post(self, command: Command) -> None:
+        """Any thread; never blocks."""
+
+    def receive(self, timeout: float) -> Command | None:
+        """The next command, waiting up to timeout seconds for it; the fetch thread only."""
 
 
 # --- delivery ---------------------------------------------------------------------------------

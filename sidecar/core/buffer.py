@@ -1,0 +1,81 @@
+"""The buffer: records that were fetched and not yet taken, in turn over the partitions.
+
+Owner: one route, on the loop. Which record may start next is decided in take and nowhere
+else; an order by key would be decided there too.
+
+Invariant: within one assignment, records are taken in the order they were added, but for those
+that were put back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from sidecar.core.ledger import InFlight
+from sidecar.model import Assignment
+
+
+class Buffer:
+    __slots__ = ("_count", "_lanes", "_turns")
+
+    def __init__(self) -> None:
+        self._lanes: dict[Assignment, deque[InFlight]] = {}
+        self._turns: deque[deque[InFlight]] = deque()  # the lanes that are not empty
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def waiting(self, assignment: Assignment) -> int:
+        """How many records of one assignment are buffered."""
+        lane = self._lanes.get(assignment)
+        return 0 if lane is None else len(lane)
+
+    def add(self, entry: InFlight) -> None:
+        lane = self._lane(entry)
+        lane.append(entry)
+        self._count += 1
+
+    def put_back(self, entries: Sequence[InFlight]) -> None:
+        """Return records that were taken and not started, oldest first, to the front."""
+        for entry in reversed(entries):
+            self._lane(entry).appendleft(entry)
+        self._count += len(entries)
+
+    def take(self) -> InFlight | None:
+        """The record that may start next: the oldest of the partition whose turn it is."""
+        turns = self._turns
+        if not turns:
+            return None
+        lane = turns[0]
+        entry = lane.popleft()
+        self._count -= 1
+        if not lane:
+            turns.popleft()
+        elif len(turns) > 1:
+            turns.rotate(-1)
+        return entry
+
+    def discard(self, assignment: Assignment) -> list[InFlight]:
+        """Remove everything of one assignment."""
+        lane = self._lanes.pop(assignment, None)
+        if not lane:
+            return []
+        # By identity: two lanes are never compared by what they hold.
+        self._turns = deque(other for other in self._turns if other is not lane)
+        self._count -= len(lane)
+        return list(lane)
+
+    def discard_all(self) -> list[InFlight]:
+        return [entry for assignment in list(self._lanes) for entry in self.discard(assignment)]
+
+    def _lane(self, entry: InFlight) -> deque[InFlight]:
+        """The lane of a record that is about to enter it."""
+        assignment = entry.record.assignment
+        lane = self._lanes.get(assignment)
+        if lane is None:
+            lane = self._lanes[assignment] = deque()
+        if not lane:
+            self._turns.append(lane)
+        return lane

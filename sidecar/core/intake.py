@@ -1,0 +1,125 @@
+"""How many records the fetcher may ask for now, and which partitions to pause.
+
+Owner: the fetch thread. Time is an argument.
+
+A full buffer is no reason to pause: what was prefetched would be thrown away and fetched
+again. The fetcher asks for what fits, or for a moment for nothing. It pauses
+
+* everything, when not one place became free for STUCK_SECONDS, because the client can only be
+  polled on (for rebalances) if nothing can come out of it;
+* the partitions that hold more than their share, when the application is so slow that what the
+  client has queued of them would keep the others waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sidecar.core.places import Places
+from sidecar.model import Assignment
+
+MAX_BATCH: Final = 500
+STUCK_SECONDS: Final = 1.0
+REVIEW_SECONDS: Final = 1.0
+
+
+class Intake:
+    __slots__ = (
+        "_all_paused",
+        "_full_since",
+        "_largest",
+        "_largest_before",
+        "_limited",
+        "_places",
+        "_reviewed_at",
+        "_reviewed_freed",
+    )
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._full_since: float | None = None
+        self._all_paused = False
+        self._limited = False  # the buffer was full at some time since the last review
+        self._reviewed_at = 0.0
+        self._reviewed_freed = 0
+        self._largest = 1  # largest record since the last review, and in the period before
+        self._largest_before = 1
+
+    @property
+    def all_paused(self) -> bool:
+        return self._all_paused
+
+    def room(self) -> int:
+        """How many records may be asked for: never more than there are free places."""
+        places = self._places
+        free = min(places.threshold - places.in_flight, MAX_BATCH)
+        if free <= 0:
+            return 0
+        free_bytes = places.threshold_bytes - places.in_flight_bytes
+        if free_bytes <= 0:
+            return 0
+        return max(1, min(free, free_bytes // max(self._largest, self._largest_before)))
+
+    def worthwhile(self) -> int:
+        """For how many free places it pays to ask while the buffer is nearly full."""
+        return max(1, min(self._places.threshold // 8, 64))
+
+    def note_size(self, size: int) -> None:
+        if size > self._largest:
+            self._largest = size
+
+    def should_pause_all(self, room: int, now: float) -> bool:
+        """True when everything is to be paused now; call it once per step with the room."""
+        if room < self.worthwhile():
+            self._limited = True
+        if room > 0:
+            self._full_since = None
+            return False
+        if self._full_since is None:
+            self._full_since = now
+        if self._all_paused or now - self._full_since < STUCK_SECONDS:
+            return False
+        self._all_paused = True
+        return True
+
+    def should_resume_all(self) -> bool:
+        """True when a full pause ends: half of the places are free."""
+        places = self._places
+        if not self._all_paused or (
+            places.in_flight > places.threshold // 2
+            or places.in_flight_bytes > places.threshold_bytes // 2
+        ):
+            return False
+        self._all_paused = False
+        self._full_since = None
+        return True
+
+    def review(
+        self, now: float, assignments: Iterable[Assignment], paused: set[Assignment]
+    ) -> tuple[list[Assignment], list[Assignment]]:
+        """Once a second: the assignments to pause and to resume so that all get their turn."""
+        if now - self._reviewed_at < REVIEW_SECONDS:
+            return [], self._to_resume(paused)
+        places = self._places
+        turnover = places.freed - self._reviewed_freed
+        slow = self._limited and turnover < places.threshold
+        self._reviewed_at = now
+        self._reviewed_freed = places.freed
+        self._limited = False
+        self._largest_before, self._largest = self._largest, 1
+        owned = list(assignments)
+        if not slow or len(owned) < 2 or self._all_paused:
+            return [], self._to_resume(paused)
+        share = places.threshold // len(owned)
+        greedy = [a for a in owned if a.in_flight > share and a not in paused]
+        if len(greedy) + len(paused) == len(owned):
+            return [], self._to_resume(paused)  # all alike: nobody waits for anybody
+        return greedy, self._to_resume(paused)
+
+    def _to_resume(self, paused: set[Assignment]) -> list[Assignment]:
+        """Those paused for their greed, once a quarter of the places is free."""
+        places = self._places
+        if not paused or places.in_flight > places.threshold * 3 // 4:
+            return []
+        return list(paused)

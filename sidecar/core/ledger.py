@@ -1,0 +1,202 @@
+"""The ledger: per assignment, which records are outstanding, and the watermark.
+
+Owner: the offsets of one route, on the loop. What is outstanding is a linked list in offset
+order, so receiving and settling cost the same whatever the span, and the size is what is
+outstanding and nothing else.
+
+Invariants:
+* Only received offsets are tracked: a hole (compaction, a transaction marker) costs nothing.
+* The watermark is the lowest outstanding offset, or the position if there is none; it never
+  falls, and it never passes an outstanding record.
+* A record is settled once; a second time is a fault of the caller and raises.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sidecar.core import done_map
+from sidecar.core.done_map import DoneMap
+from sidecar.model import Assignment, Position, Record, Start
+
+
+class InFlight:
+    """A record between fetch and settle, with what is known of its attempts.
+
+    tries counts requests sent; attempts counts those that are held against the record.
+    """
+
+    __slots__ = (
+        "attempts",
+        "deliveries_seen",
+        "first_try_at",
+        "in_ledger",
+        "next",
+        "previous",
+        "received_at",
+        "record",
+        "settled_after",
+        "tries",
+    )
+
+    def __init__(self, record: Record, received_at: float) -> None:
+        self.record = record
+        self.received_at = received_at  # scheduler time
+        self.tries = 0
+        self.attempts = 0
+        self.first_try_at = 0.0  # scheduler time of the first try
+        self.deliveries_seen = 0  # the route's deliveries when this record was last tried
+        self.in_ledger = False
+        self.previous: InFlight | None = None
+        self.next: InFlight | None = None
+        self.settled_after = 0  # records settled between this one and the next outstanding
+
+    def __repr__(self) -> str:
+        return f"<{self.record} attempts={self.attempts}>"
+
+
+class Snapshot(NamedTuple):
+    """What a ledger wants committed; covered counts the settled records it accounts for."""
+
+    position: Position
+    covered: int
+
+
+class Ledger:
+    """See the module. Offsets are next-to-read offsets."""
+
+    __slots__ = (
+        "_committed",
+        "_head",
+        "_highest_settled",
+        "_inherited",
+        "_key",
+        "_tail",
+        "assignment",
+        "outstanding",
+        "position",
+        "uncovered",
+    )
+
+    def __init__(self, start: Start) -> None:
+        assignment = start.assignment
+        self.assignment: Assignment = assignment
+        self.position = start.offset
+        self.outstanding = 0
+        self.uncovered = 0  # settled and not yet covered by a commit: a crash repeats them
+        self._committed = (start.offset, start.metadata) if start.committed else None
+        self._head: InFlight | None = None
+        self._tail: InFlight | None = None
+        self._highest_settled = start.offset - 1
+        self._key = done_map.Key(assignment.topic, assignment.number, start.topic_id)
+        self._inherited: DoneMap | None = done_map.decode(start.metadata, self._key, start.offset)
+
+    @property
+    def watermark(self) -> int:
+        """The next offset to commit; -1 while the position is unknown."""
+        return self.position if self._head is None else self._head.record.offset
+
+    @property
+    def committed(self) -> int | None:
+        """The offset last confirmed by the broker."""
+        return None if self._committed is None else self._committed[0]
+
+    @property
+    def span(self) -> int:
+        return max(0, self.position - self.watermark)
+
+    @property
+    def oldest(self) -> InFlight | None:
+        """The outstanding record that holds the watermark."""
+        return self._head
+
+    def receive(self, record: Record, now: float) -> InFlight | None:
+        """Track a record; None if it is not to be delivered (done by an earlier owner)."""
+        offset = record.offset
+        if offset < self.position:
+            return None
+        self.position = offset + 1
+        inherited = self._inherited
+        if inherited is not None:
+            if inherited.is_done(offset):
+                self._highest_settled = offset
+                if self._tail is not None:
+                    self._tail.settled_after += 1
+                return None
+            if offset > inherited.highest:
+                self._inherited = None
+        entry = InFlight(record, now)
+        entry.in_ledger = True
+        tail = self._tail
+        if tail is None:
+            self._head = entry
+        else:
+            tail.next = entry
+            entry.previous = tail
+        self._tail = entry
+        self.outstanding += 1
+        return entry
+
+    def advance(self, position: int) -> None:
+        """The consumer stands here: what lies before was received or does not exist."""
+        if position > self.position:
+            self.position = position
+
+    def settle(self, entry: InFlight) -> None:
+        if not entry.in_ledger:
+            raise RuntimeError(f"settled twice: {entry.record}")
+        entry.in_ledger = False
+        previous, following = entry.previous, entry.next
+        if previous is None:
+            self._head = following
+        else:
+            previous.next = following
+            previous.settled_after += entry.settled_after + 1
+        if following is None:
+            self._tail = previous
+        else:
+            following.previous = previous
+        entry.previous = entry.next = None
+        offset = entry.record.offset
+        if offset > self._highest_settled:
+            self._highest_settled = offset
+        self.outstanding -= 1
+        self.uncovered += 1
+
+    def snapshot(self) -> Snapshot | None:
+        """What to commit now, or None if the broker has exactly that already."""
+        base = self.watermark
+        if base < 0 or (self.uncovered == 0 and self._committed is not None and base == self.committed):
+            return None
+        highest = self._highest_settled
+        inherited = self._inherited
+        if inherited is not None and inherited.highest >= self.position:
+            highest = max(highest, inherited.highest)
+        offsets = []
+        entry = self._head
+        while entry is not None and entry.record.offset <= highest:
+            offsets.append(entry.record.offset)
+            entry = entry.next
+        if inherited is not None:
+            offsets += sorted(o for o in inherited.outstanding if o >= self.position)
+        metadata, described = done_map.encode(self._key, base, offsets, highest)
+        if self._committed == (base, metadata):
+            return None
+        cut = 0 if described >= highest else self._settled_above(described)
+        return Snapshot(Position(self.assignment, base, metadata), max(0, self.uncovered - cut))
+
+    def confirm(self, snapshot: Snapshot) -> None:
+        """The broker has committed this snapshot."""
+        self._committed = (snapshot.position.offset, snapshot.position.metadata)
+        self.uncovered -= snapshot.covered
+
+    def _settled_above(self, described: int) -> int:
+        """An upper bound of the settled records above an offset."""
+        count = 0
+        entry = self._tail
+        while entry is not None:
+            count += entry.settled_after
+            if entry.record.offset <= described:
+                break
+            entry = entry.previous
+        return count

@@ -1,0 +1,41 @@
+"""The places under the threshold: who may fetch how much.
+
+Two counters with one writer each stand in for a lock: the fetch thread counts what it took,
+the loop counts what became free. Each side may see the other's counter late, never wrong, so
+the fetch thread can only ask for too little.
+"""
+
+from __future__ import annotations
+
+
+class Places:
+    """taken* is written by the fetch thread, everything else by the loop."""
+
+    __slots__ = (
+        "freed",
+        "freed_bytes",
+        "taken",
+        "taken_bytes",
+        "threshold",
+        "threshold_bytes",
+        "wake_at",
+    )
+
+    def __init__(self, threshold: int, threshold_bytes: int) -> None:
+        self.threshold = threshold
+        self.threshold_bytes = threshold_bytes
+        self.taken = 0
+        self.taken_bytes = 0
+        self.freed = 0
+        self.freed_bytes = 0
+        # The value of freed at which a waiting fetch thread wants to be woken; 0: it does not
+        # wait. Set by the fetch thread, cleared by the loop when it wakes it.
+        self.wake_at = 0
+
+    @property
+    def in_flight(self) -> int:
+        return self.taken - self.freed
+
+    @property
+    def in_flight_bytes(self) -> int:
+        return self.taken_bytes - self.freed_bytes

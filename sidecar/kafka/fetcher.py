@@ -1,0 +1,472 @@
+"""The fetcher: one thread that alone owns a route's consumer.
+
+It fetches what fits, hands it to the loop a batch at a time, and carries out what the loop asks
+for (commits, stop). Rebalance callbacks run inside poll, on this thread, and finish their work
+before they return; while one waits for the loop it serves the mailbox, so the loop may post
+anything at any time and neither waits for the other for ever.
+
+Owner of: the consumer, the assignments and their epochs, what is paused. Everything else is
+reached through the sink, whose methods run on the loop in the order in which they were told.
+
+Invariants:
+* A batch is never larger than the free places at the time of asking.
+* Every message is handed over under the assignment it was fetched under, or dropped unread.
+* Nothing is committed for an assignment that has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from sidecar.core.commands import Clear, Command, Commit, Finish, Revoked, StopFetching, Wake
+from sidecar.core.intake import Intake
+from sidecar.core.places import Places
+from sidecar.errors import CommitFailed, CommitUnknown, FatalSource, SourceError
+from sidecar.model import Assignment, Partition, Position, Record, Start
+from sidecar.ports import Committed, CommitResult, FetchSink, Mailbox, Message, RecordSource
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS: Final = 0.05
+ROOM_WAIT_SECONDS: Final = 0.01
+REPORT_SECONDS: Final = 1.0
+REQUEST_SECONDS: Final = 5.0
+RESOLVE_SECONDS: Final = 15.0
+REVOKE_GRACE_SECONDS: Final = 1.0
+
+
+class Fetcher:
+    """See the module. Everything but the constructor runs on the fetch thread.
+
+    tell runs a function on the loop; clock gives monotonic seconds. clears_before_dispatch: the
+    route commits before it dispatches, so the loop's answer to a batch is a Clear to be carried
+    out at once. from_end: where the group has no position, start at the end of the partition.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: RecordSource,
+        sink: FetchSink,
+        tell: Callable[..., object],
+        mailbox: Mailbox,
+        places: Places,
+        clock: Callable[[], float],
+        revoke_seconds: float,
+        clears_before_dispatch: bool,
+        from_end: bool = False,
+    ) -> None:
+        self._source = source
+        self._sink = sink
+        self._tell = tell
+        self._mailbox = mailbox
+        self._places = places
+        self._clock = clock
+        self._revoke_seconds = revoke_seconds
+        self._clears = clears_before_dispatch
+        self._from_end = from_end
+        self._intake = Intake(places)
+        self._owned: dict[Partition, Assignment] = {}
+        self._paused: set[Assignment] = set()  # for their greed; see Intake.review
+        self._epochs: dict[Partition, int] = {}
+        self._revoke_requests = 0
+        self._reported: dict[Assignment, int] = {}
+        self._reported_at = 0.0
+        self._unknown: list[Position] | None = None  # a commit whose result has to be read back
+        self._unknown_tried_at = 0.0
+        self._out_of_range: dict[Partition, str] = {}  # reset them as soon as the broker answers
+        self._unanswered = False  # a batch was handed over and the loop has not cleared it yet
+        self._draining = False
+        self._finish: Finish | None = None
+        self.last_step_at = clock()
+
+    # --- the thread ---------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Fetch until told to finish; tells the sink how it ended. Raises nothing."""
+        error: BaseException | None = None
+        try:
+            self.start()
+            while self._finish is None:
+                self.step()
+            self.finish()
+        except BaseException as problem:
+            error = problem
+            self._leave_after(problem)
+        self._tell(self._sink.ended, error)
+
+    def start(self) -> None:
+        self._source.subscribe(self)
+
+    @property
+    def finishing(self) -> bool:
+        return self._finish is not None
+
+    def step(self) -> None:
+        """One turn: commands, then records as far as there is room."""
+        self._serve_mailbox()
+        if self._finish is not None:
+            return
+        now = self.last_step_at = self._clock()
+        self._read_back(now)
+        if now - self._reported_at >= REPORT_SECONDS:
+            self._reported_at = now
+            self._reset_out_of_range()
+            self._report_positions()
+        if self._draining or self._intake.all_paused:
+            self._idle_poll()
+        else:
+            self._fetch(now)
+
+    def finish(self) -> None:
+        """Commit what was settled, leave the group, close."""
+        assert self._finish is not None
+        try:
+            self._commit_now(self._finish.positions)
+        except SourceError as problem:
+            log.error("the last commit failed: %s", problem)
+        self._source.close()
+
+    def _leave_after(self, problem: BaseException) -> None:
+        """Leave the group without a commit, so that others need not wait for the session's end."""
+        self._finish = Finish(())
+        try:
+            self._source.close()
+        except Exception as another:
+            log.warning("cannot leave the group after %r: %r", problem, another)
+
+    # --- fetching -----------------------------------------------------------------------------
+
+    def _fetch(self, now: float) -> None:
+        greedy, patient = self._intake.review(now, self._owned.values(), self._paused)
+        if patient:
+            self._paused.difference_update(patient)
+            self._source.resume([assignment.partition for assignment in patient])
+        if greedy:
+            self._paused.update(greedy)
+            self._source.pause([assignment.partition for assignment in greedy])
+        room = self._intake.room()
+        if self._intake.should_pause_all(room, now):
+            self._source.pause(list(self._owned))
+        elif (room := self._await_room(room)) > 0:
+            messages = self._source.poll(room, 0.0 if self._unanswered else POLL_SECONDS)
+            if messages:
+                self._hand_over(messages)
+            elif self._unanswered:
+                self._serve_for(ROOM_WAIT_SECONDS)
+
+    def _hand_over(self, messages: Sequence[Message]) -> None:
+        records = []
+        size_of_all = 0
+        owned = self._owned
+        intake = self._intake
+        for partition, offset, timestamp_ms, key, value, headers in messages:
+            assignment = owned.get(partition)
+            if assignment is None:
+                continue  # revoked inside this poll
+            size = (len(key) if key else 0) + (len(value) if value else 0)
+            if headers:
+                for name, content in headers:
+                    size += len(name) + (len(content) if content else 0)
+            assignment.fetched += 1
+            assignment.next_offset = offset + 1
+            size_of_all += size
+            intake.note_size(size)
+            records.append(Record(assignment, offset, timestamp_ms, key, value, headers, size))
+        self._places.taken_bytes += size_of_all
+        self._places.taken += len(records)
+        if records:
+            self._unanswered = self._clears
+            self._tell(self._sink.received, records)
+
+    def _await_room(self, room: int) -> int:
+        """Wait a moment for a worthwhile number of free places; the room there is then."""
+        worthwhile = self._intake.worthwhile()
+        if room >= worthwhile:
+            return room
+        places = self._places
+        places.wake_at = places.freed + worthwhile - (places.threshold - places.in_flight)
+        if self._intake.room() < worthwhile:
+            self._serve_for(ROOM_WAIT_SECONDS)
+        places.wake_at = 0
+        return 0 if self._draining or self._finish is not None else self._intake.room()
+
+    def _idle_poll(self) -> None:
+        """Keep the membership while nothing may come in.
+
+        Everything is paused. Should a message come all the same, its partition is set back to
+        what was handed over, so that it comes again.
+        """
+        for message in self._source.poll(1, POLL_SECONDS):
+            assignment = self._owned.get(message.partition)
+            if assignment is not None and not self._draining:
+                self._source.pause([message.partition])
+                offset = assignment.next_offset if assignment.next_offset >= 0 else message.offset
+                self._source.seek(message.partition, offset)
+        if not self._draining and self._intake.should_resume_all():
+            self._paused.clear()
+            self._source.resume(list(self._owned))
+
+    def _report_positions(self) -> None:
+        """Tell the loop where the consumer stands, past what holds no record."""
+        if self._draining:
+            return
+        positions = self._source.positions(list(self._owned))
+        moved = {}
+        for partition, position in positions.items():
+            assignment = self._owned[partition]
+            if position > max(assignment.next_offset, self._reported.get(assignment, -1)):
+                moved[assignment] = self._reported[assignment] = position
+        if moved:
+            self._tell(self._sink.positions, moved)
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def _serve_mailbox(self) -> None:
+        while (command := self._mailbox.receive(0)) is not None:
+            self._obey(command)
+
+    def _serve_for(self, seconds: float) -> None:
+        """Wait for a command and carry it out, and those that came with it."""
+        command = self._mailbox.receive(seconds)
+        if command is not None:
+            self._obey(command)
+            self._serve_mailbox()
+
+    def _obey(self, command: Command) -> None:
+        match command:
+            case Wake():
+                pass
+            case Commit(positions):
+                self._commit_later(positions)
+            case Clear():
+                self._clear(command)
+            case StopFetching():
+                self._draining = True
+                self._source.pause(list(self._owned))
+            case Finish():
+                self._finish = command
+            case Revoked(request, _):
+                log.info("answer to revocation %d came late; it was not waited for", request)
+
+    def _current(self, positions: Iterable[Position]) -> list[Position]:
+        return [p for p in positions if self._owned.get(p.assignment.partition) is p.assignment]
+
+    def _commit_later(self, positions: Sequence[Position]) -> None:
+        current = self._current(positions)
+        if not current:
+            self._tell(self._sink.commit_done, CommitResult((), None))
+            return
+
+        def done(error: Exception | None) -> None:
+            applied = current if error is None else ()
+            self._tell(self._sink.commit_done, CommitResult(applied, error))
+
+        self._source.commit_later(_by_partition(current), done)
+
+    def _commit_now(self, positions: Iterable[Position]) -> None:
+        current = self._current(positions)
+        if current:
+            self._source.commit(_by_partition(current), REQUEST_SECONDS)
+
+    def _clear(self, command: Clear) -> None:
+        self._unanswered = command.more
+        current = self._current(command.positions)
+        error: Exception | None = None
+        if current:
+            try:
+                self._source.commit(_by_partition(current), REQUEST_SECONDS)
+            except CommitUnknown as problem:
+                log.warning("a commit was not answered, reading it back: %s", problem)
+                self._unknown = current
+                self._read_back(self._clock())
+                return
+            except CommitFailed as problem:
+                current, error = [], problem
+        self._tell(self._sink.commit_done, CommitResult(current, error))
+
+    def _read_back(self, now: float) -> None:
+        """Find out what became of a commit that was not answered; until then nothing starts."""
+        if self._unknown is None or now - self._unknown_tried_at < REPORT_SECONDS:
+            return
+        self._unknown_tried_at = now
+        current = self._current(self._unknown)
+        try:
+            committed = self._source.committed(
+                [position.assignment.partition for position in current], REQUEST_SECONDS
+            )
+        except FatalSource:
+            raise
+        except SourceError as problem:
+            log.warning("cannot read the committed offsets back yet: %s", problem)
+            return
+        # A partition that left meanwhile is not in current: others may have committed for it.
+        self._unknown = None
+        none = Committed(None, "")
+        applied = [
+            position
+            for position in current
+            if committed.get(position.assignment.partition, none).offset == position.offset
+        ]
+        self._tell(self._sink.commit_done, CommitResult(applied, None))
+
+    # --- rebalance (inside poll or close) -----------------------------------------------------
+
+    def on_assign(self, partitions: Sequence[Partition]) -> None:
+        starts = self._resolve(partitions)
+        self._source.assign(
+            {start.assignment.partition: None if start.offset < 0 else start.offset for start in starts}
+        )
+        if self._draining or self._intake.all_paused:
+            self._source.pause(partitions)
+        fresh = [Position(s.assignment, s.offset) for s in starts if s.offset >= 0 and not s.committed]
+        if fresh:
+            starts = self._commit_starts(starts, fresh)
+        self._tell(self._sink.assigned, starts)
+
+    def on_revoke(self, partitions: Sequence[Partition]) -> None:
+        leaving = self._disown(partitions)
+        if not leaving or self._finish is not None:
+            return
+        self._revoke_requests += 1
+        request = self._revoke_requests
+        self._tell(self._sink.revoke, request, leaving, self._revoke_seconds)
+        answer = self._await_revoked(request)
+        if answer is None:
+            log.error("the loop did not answer a revocation in time: nothing is committed for it")
+        elif answer.positions:
+            try:
+                self._source.commit(_by_partition(answer.positions), REQUEST_SECONDS)
+            except FatalSource:
+                raise
+            except SourceError as problem:
+                log.warning("the commit on revocation failed, records will repeat: %s", problem)
+
+    def on_lost(self, partitions: Sequence[Partition]) -> None:
+        leaving = self._disown(partitions)
+        if leaving:
+            self._tell(self._sink.lost, leaving)
+
+    def on_out_of_range(self, partition: Partition, reason: str) -> None:
+        self._out_of_range[partition] = reason
+        self._reset_out_of_range()
+
+    def on_trouble(self, description: str) -> None:
+        self._tell(self._sink.fetch_trouble, description)
+
+    def _reset_out_of_range(self) -> None:
+        """Send those whose position does not exist any more to where the policy says."""
+        for partition, reason in list(self._out_of_range.items()):
+            assignment = self._owned.get(partition)
+            if assignment is not None:
+                try:
+                    offset = self._policy_offset(partition, knows_topic=False)
+                except FatalSource:
+                    raise
+                except SourceError as problem:
+                    log.warning("%s: cannot find a position to read on from: %s", partition, problem)
+                    continue
+                if offset >= assignment.next_offset:
+                    self._source.seek(partition, offset)
+                else:
+                    self._restart(assignment, offset)
+                self._tell(self._sink.out_of_range, assignment, offset, reason)
+            del self._out_of_range[partition]
+
+    def _restart(self, assignment: Assignment, offset: int) -> None:
+        """The log ends before what was read of it: it is another log, so another epoch."""
+        partition = assignment.partition
+        self._disown([partition])
+        self._tell(self._sink.lost, [assignment])
+        start = Start(self._adopt(partition, offset), offset, committed=False)
+        self._source.seek(partition, offset)
+        self._tell(self._sink.assigned, [start])
+
+    def _adopt(self, partition: Partition, offset: int) -> Assignment:
+        epoch = self._epochs[partition] = self._epochs.get(partition, 0) + 1
+        assignment = self._owned[partition] = Assignment(partition, epoch)
+        assignment.next_offset = offset
+        return assignment
+
+    def _disown(self, partitions: Iterable[Partition]) -> list[Assignment]:
+        leaving = [self._owned.pop(p) for p in partitions if p in self._owned]
+        self._paused.difference_update(leaving)
+        for assignment in leaving:
+            self._reported.pop(assignment, None)
+        return leaving
+
+    def _await_revoked(self, request: int) -> Revoked | None:
+        deadline = self._clock() + self._revoke_seconds + REVOKE_GRACE_SECONDS
+        while (left := deadline - self._clock()) > 0:
+            command = self._mailbox.receive(left)
+            if isinstance(command, Revoked) and command.request == request:
+                return command
+            if command is not None:
+                self._obey(command)
+        return None
+
+    # --- starting positions -------------------------------------------------------------------
+
+    def _resolve(self, partitions: Sequence[Partition]) -> list[Start]:
+        """Where to start each partition; what the broker does not say in time stays unknown."""
+        deadline = self._clock() + RESOLVE_SECONDS
+        while True:
+            try:
+                return self._try_resolve(partitions)
+            except FatalSource:
+                raise
+            except SourceError as problem:
+                if self._clock() >= deadline or self._finish is not None:
+                    log.error("starting positions unknown, the client goes on by itself: %s", problem)
+                    return [Start(self._adopt(p, -1), -1, committed=False) for p in partitions]
+                log.warning("cannot read the starting positions yet: %s", problem)
+                self._serve_for(0.2)
+
+    def _try_resolve(self, partitions: Sequence[Partition]) -> list[Start]:
+        committed = self._source.committed(partitions, REQUEST_SECONDS)
+        found: dict[Partition, tuple[int, bool, str]] = {}
+        knows: dict[str, bool] = {}
+        for partition in partitions:
+            offset, metadata = committed.get(partition, Committed(None, ""))
+            if offset is not None:
+                found[partition] = (offset, True, metadata)
+                continue
+            topic = partition.topic
+            if topic not in knows:
+                knows[topic] = self._from_end and self._source.group_knows(topic, REQUEST_SECONDS)
+            found[partition] = (self._policy_offset(partition, knows[topic]), False, "")
+        ids: dict[str, str] = {}
+        if not self._clears:
+            for topic in {partition.topic for partition in partitions}:
+                ids[topic] = self._source.topic_id(topic, REQUEST_SECONDS)
+        return [
+            Start(self._adopt(p, offset), offset, is_committed, metadata, ids.get(p.topic, ""))
+            for p, (offset, is_committed, metadata) in found.items()
+        ]
+
+    def _policy_offset(self, partition: Partition, knows_topic: bool) -> int:
+        """Without a commit: the beginning, or the end if so configured.
+
+        A partition added to a topic that the group knows starts at its beginning in any case:
+        what it holds was produced while the group was there.
+        """
+        low, high = self._source.watermarks(partition, REQUEST_SECONDS)
+        return high if self._from_end and not knows_topic else low
+
+    def _commit_starts(self, starts: list[Start], fresh: list[Position]) -> list[Start]:
+        """Commit resolved positions, so that a first record that fails is found again."""
+        try:
+            self._source.commit(_by_partition(fresh), REQUEST_SECONDS)
+        except FatalSource:
+            raise
+        except SourceError as problem:
+            log.warning("the starting position is not committed yet: %s", problem)
+            return starts
+        done = {position.assignment for position in fresh}
+        return [s._replace(committed=True) if s.assignment in done else s for s in starts]
+
+
+def _by_partition(positions: Iterable[Position]) -> Mapping[Partition, tuple[int, str]]:
+    return {p.assignment.partition: (p.offset, p.metadata) for p in positions}
