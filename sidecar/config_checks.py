@@ -1,0 +1,219 @@
+"""Checks between settings: each compares things that are right by themselves.
+
+Pure functions of the frozen tree; a problem names what was written and what to change. Only
+called for a tree whose fields are valid.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from sidecar.core.kafka_rules import MAX_POLL_INTERVAL_MS
+from sidecar.core.target import Scheme
+from sidecar.errors import Problem
+from sidecar.model import Guarantee, OnExhausted
+
+if TYPE_CHECKING:
+    from sidecar.settings import RouteSettings, Settings
+
+_LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+
+
+def number(value: float) -> str:
+    """25.0 as 25."""
+    return f"{value:g}"
+
+
+def route_problems(route: RouteSettings) -> list[Problem]:
+    return [
+        *_source_problems(route),
+        *_guarantee_problems(route),
+        *_failure_problems(route),
+        *_tls_problems(route),
+    ]
+
+
+def _source_problems(route: RouteSettings) -> Iterator[Problem]:
+    if route.topics is None and route.pattern is None:
+        yield Problem("topics", "is required: a list of topics, or pattern: ^…")
+    if route.topics is not None and route.pattern is not None:
+        yield Problem("pattern", "is given as well as topics: keep one of them")
+    for index, topic in enumerate(route.topics or ()):
+        if topic.startswith("^"):
+            yield Problem(f"topics[{index}]", f"{topic!r} is an expression: write it as pattern")
+        elif not _LEGAL_TOPIC.fullmatch(topic):
+            yield Problem(f"topics[{index}]", f"{topic!r} is not a legal topic name")
+    if len(set(route.topics or ())) < len(route.topics or ()):
+        yield Problem("topics", "names a topic twice")
+    if route.pattern is not None and (wrong := _wrong_pattern(route.pattern)):
+        yield Problem("pattern", wrong)
+    if not _LEGAL_TOPIC.fullmatch(route.name):
+        yield Problem(
+            "name", f"{route.name!r} must hold letters, digits, dot, underscore and hyphen only"
+        )
+
+
+def _wrong_pattern(pattern: str) -> str | None:
+    if not pattern.startswith("^"):
+        return f"must begin with ^, not {pattern!r}; a plain name belongs to topics"
+    if re.search(r"\\[dD]|\(\?|[*+?}]\?", pattern):
+        return r"is a POSIX extended expression: no \d, (?…) or lazy repeats; write [0-9] for \d"
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return f"is not a regular expression: {error}"
+    return None
+
+
+def _guarantee_problems(route: RouteSettings) -> Iterator[Problem]:
+    if route.guarantee is Guarantee.AT_LEAST_ONCE:
+        if route.loss_budget is not None:
+            yield Problem(
+                "loss_budget",
+                "belongs to guarantee: at_most_once; at_least_once loses nothing. Remove it, or"
+                " write threshold for the number of records in flight",
+            )
+    elif route.loss_budget is None:
+        yield Problem(
+            "loss_budget",
+            "is required by at_most_once: how many records may one crash lose?",
+        )
+    elif route.threshold != route.loss_budget:
+        yield Problem(
+            "threshold",
+            f"({route.threshold}) is the loss_budget ({route.loss_budget}) in at_most_once:"
+            " remove one, or make them equal",
+        )
+
+
+def _failure_problems(route: RouteSettings) -> Iterator[Problem]:
+    dead_letter = route.dead_letter
+    if route.on_exhausted is OnExhausted.PARK and dead_letter is None:
+        yield Problem("on_exhausted", "park needs a place: add dead_letter: {topic: …}")
+    if dead_letter is not None:
+        if not _LEGAL_TOPIC.fullmatch(dead_letter.topic):
+            yield Problem("dead_letter.topic", f"{dead_letter.topic!r} is not a legal topic name")
+        elif reads(route, dead_letter.topic):
+            yield Problem(
+                "dead_letter.topic",
+                f"{dead_letter.topic!r} is read by the same route, which would be a loop: choose"
+                " a name that it does not read",
+            )
+    retry = route.retry
+    if retry.initial_backoff_seconds > retry.max_backoff_seconds:
+        yield Problem(
+            "retry.initial_backoff_seconds",
+            f"({number(retry.initial_backoff_seconds)}) must not be above max_backoff_seconds"
+            f" ({number(retry.max_backoff_seconds)})",
+        )
+
+
+def _tls_problems(route: RouteSettings) -> Iterator[Problem]:
+    if route.tls is None:
+        return
+    if route.parsed_target.scheme is not Scheme.HTTPS:
+        yield Problem("tls", "belongs to an https target: remove it, or change target")
+    if (route.tls.cert_file is None) is not (route.tls.key_file is None):
+        yield Problem("tls", "needs cert_file and key_file together")
+
+
+def reads(route: RouteSettings, topic: str) -> bool:
+    """True if the route consumes a topic of this name."""
+    if route.pattern is not None:
+        return re.match(route.pattern, topic) is not None
+    return topic in (route.topics or ())
+
+
+def settings_problems(settings: Settings) -> list[Problem]:
+    return [
+        *_group_id_problems(settings),
+        *_pair_problems(settings),
+        *_loop_problems(settings),
+        *_time_problems(settings),
+    ]
+
+
+def _group_id_problems(settings: Settings) -> Iterator[Problem]:
+    if "group.id" not in settings.kafka and any(not route.group_id for route in settings.routes):
+        yield Problem("kafka.group.id", "is required: the consumer group to join")
+
+
+def _pair_problems(settings: Settings) -> Iterator[Problem]:
+    numbered = list(enumerate(settings.routes))
+    for (first, one), (second, other) in combinations(numbered, 2):
+        if one.name == other.name:
+            yield Problem(
+                f"routes[{second}].name",
+                f"{other.name!r} is also the name of routes[{first}]: names must differ",
+            )
+        if settings.group_of(one) == settings.group_of(other):
+            shared = sorted(
+                {
+                    *(topic for topic in one.topics or () if reads(other, topic)),
+                    *(topic for topic in other.topics or () if reads(one, topic)),
+                }
+            )
+            if shared:
+                yield Problem(
+                    f"routes[{second}]",
+                    f"reads {shared[0]!r} like routes[{first}], in the same group: each would get"
+                    " a part of it. Give one of them a group_id, or take the topic out",
+                )
+
+
+def _loop_problems(settings: Settings) -> Iterator[Problem]:
+    for index, route in enumerate(settings.routes):
+        if route.dead_letter is None:
+            continue
+        topic = route.dead_letter.topic
+        path = f"routes[{index}].dead_letter.topic"
+        for other_index, other in enumerate(settings.routes):
+            if other is route or not reads(other, topic):
+                continue
+            if other.pattern is not None:
+                yield Problem(
+                    path,
+                    f"{topic!r} matches the pattern of routes[{other_index}], which would deliver"
+                    " dead letters: choose a name that it does not match",
+                )
+            elif other.dead_letter is not None and reads(route, other.dead_letter.topic):
+                yield Problem(
+                    path,
+                    f"{topic!r} is read by routes[{other_index}], whose dead letters come back"
+                    " here: break the loop",
+                )
+
+
+def _time_problems(settings: Settings) -> Iterator[Problem]:
+    drain = settings.drain_seconds
+    for index, route in enumerate(settings.routes):
+        if route.timeout_seconds >= drain:
+            yield Problem(
+                f"routes[{index}].timeout_seconds",
+                f"({number(route.timeout_seconds)}) must be below drain_seconds ({number(drain)}),"
+                " or a stop cuts requests that were on time: lower it, or raise drain_seconds"
+                " and the pod's terminationGracePeriodSeconds with it",
+            )
+    if settings.grace_seconds is not None and drain >= settings.grace_seconds:
+        yield Problem(
+            "drain_seconds",
+            f"({number(drain)}) must be below grace_seconds ({number(settings.grace_seconds)}), or"
+            " the pod is killed before the drain has ended: lower it, or raise"
+            " terminationGracePeriodSeconds and grace_seconds",
+        )
+    longest = settings.kafka_number("max.poll.interval.ms", MAX_POLL_INTERVAL_MS) / 1000
+    if settings.revoke_seconds >= longest:
+        yield Problem(
+            "revoke_seconds",
+            f"({number(settings.revoke_seconds)}) must be below kafka's max.poll.interval.ms"
+            f" ({number(longest)} s), or waiting for a rebalance costs the membership: lower it",
+        )
+    interval = settings.commit_interval_seconds
+    if interval >= drain:
+        yield Problem(
+            "commit_interval_seconds",
+            f"({number(interval)}) must be below drain_seconds ({number(drain)}): lower it",
+        )

@@ -1,0 +1,453 @@
+"""The configuration: one frozen tree, checked as a whole before anything is started.
+
+Owner: load_settings builds it once; everything else only reads. What is not given is filled in
+here (effective values), so no reader repeats a default. Secrets are SecretStr from the moment
+they are read. Every field states its meaning once, in its description: the reference page, the
+JSON schema and the error messages take it from there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FilePath,
+    SecretStr,
+    ValidationError,
+    WithJsonSchema,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from sidecar.config_checks import route_problems, settings_problems
+from sidecar.config_problems import dotted, problems_of, refusal
+from sidecar.config_sources import PREFIX, path_of_variable, sources_of, with_lists
+from sidecar.core.kafka_rules import (
+    EMBEDDED,
+    OffsetReset,
+    as_text,
+    check_kafka_properties,
+    is_secret,
+)
+from sidecar.core.target import Target, parse_target
+from sidecar.errors import ConfigError, Problem
+from sidecar.model import Guarantee, OnExhausted
+
+DEFAULT_THRESHOLD = 1000
+DEFAULT_SOCKET = Path("/run/sidecar/admin.sock")
+_YEAR = 31_536_000.0
+
+KafkaValue = str | int | float | bool | SecretStr
+
+
+def _number(value: object) -> object:
+    # pydantic reads true as 1
+    if isinstance(value, bool):
+        raise refusal([Problem("", f"must be a number, not {str(value).lower()}")])
+    return value
+
+
+Seconds = Annotated[
+    float, BeforeValidator(_number), Field(ge=0, le=_YEAR, allow_inf_nan=False, strict=False)
+]
+PositiveSeconds = Annotated[
+    float, BeforeValidator(_number), Field(gt=0, le=_YEAR, allow_inf_nan=False, strict=False)
+]
+Count = Annotated[int, BeforeValidator(_number)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class RetrySettings(_Model):
+    """How often and how patiently a record is tried again. The schedule has full jitter."""
+
+    max_attempts: Count = Field(
+        default=5, ge=1, le=1000, description="attempts, the first included"
+    )
+    initial_backoff_seconds: PositiveSeconds = Field(
+        default=0.2, description="upper bound of the first wait; it doubles from attempt to attempt"
+    )
+    max_backoff_seconds: PositiveSeconds = Field(
+        default=30.0, description="upper bound of any wait"
+    )
+    max_age_seconds: PositiveSeconds | None = Field(
+        default=None,
+        description="no further attempt once the first one is this long ago; null: no limit",
+    )
+    retry_after_max_seconds: Seconds = Field(
+        default=300.0, description="the longest wait an app can ask for with Retry-After"
+    )
+
+
+class DeadLetterSettings(_Model):
+    """Where records go that the app does not take."""
+
+    topic: str = Field(description="dead-letter topic")
+
+
+class TlsSettings(_Model):
+    """TLS towards an https target."""
+
+    ca_file: FilePath | None = Field(
+        default=None, description="certificates to trust (PEM); null: the system's"
+    )
+    cert_file: FilePath | None = Field(default=None, description="client certificate (PEM)")
+    key_file: FilePath | None = Field(default=None, description="private key of cert_file (PEM)")
+    verify: bool = Field(default=True, description="check the app's certificate and name")
+
+
+def _default_name(data: Mapping[str, Any]) -> str:
+    if data.get("topics"):
+        return str(data["topics"][0])
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", data.get("pattern") or "").strip("-") or "route"
+
+
+def _default_threshold(data: Mapping[str, Any]) -> int:
+    budget = data.get("loss_budget")
+    return DEFAULT_THRESHOLD if budget is None else int(budget)
+
+
+def _default_on_exhausted(data: Mapping[str, Any]) -> OnExhausted:
+    if data.get("dead_letter") is not None:
+        return OnExhausted.PARK
+    if data.get("guarantee") is Guarantee.AT_MOST_ONCE:
+        return OnExhausted.DROP
+    return OnExhausted.RETRY_FOREVER
+
+
+class RouteSettings(_Model):
+    """Topics, where their records go, and how."""
+
+    topics: tuple[str, ...] | None = Field(
+        default=None, min_length=1, description="topics to read; either this or pattern"
+    )
+    pattern: str | None = Field(
+        default=None,
+        description="regular expression for topic names, beginning with ^ (POSIX extended)",
+    )
+    name: str = Field(
+        default_factory=_default_name,
+        description="the route's name in metrics, logs and the admin API; default: the first"
+        " topic, or the pattern without its special characters",
+    )
+    target: str = Field(
+        description="where records are POSTed: http://host:port/path, https://…, or"
+        " unix:///socket:/path; {topic} stands for the record's topic"
+    )
+    guarantee: Guarantee = Field(
+        default=Guarantee.AT_LEAST_ONCE,
+        description="at_least_once loses nothing and may repeat; at_most_once repeats nothing and"
+        " may lose up to loss_budget records in a crash",
+    )
+    loss_budget: Count | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description="records one crash may lose; at_most_once requires it, nothing else takes it",
+    )
+    threshold: Count = Field(
+        default_factory=_default_threshold,
+        ge=1,
+        le=1_000_000,
+        description="records in flight at most; default 1000, in at_most_once the loss_budget",
+    )
+    threshold_bytes: Count = Field(
+        default=16_777_216, ge=1, description="bytes in flight at most (plus one fetched batch)"
+    )
+    executors: Count = Field(
+        default=16, ge=0, le=10_000, description="concurrent requests; 0 dispatches nothing"
+    )
+    timeout_seconds: PositiveSeconds = Field(
+        default=20.0,
+        description="deadline of one attempt, from connecting to the answer's last byte",
+    )
+    order: Literal["none"] = Field(default="none", description="order of delivery; none so far")
+    group_id: str | None = Field(
+        default=None,
+        min_length=1,
+        description="consumer group of this route; default: kafka's group.id",
+    )
+    retry: RetrySettings = Field(default_factory=RetrySettings, description="retry policy")
+    dead_letter: DeadLetterSettings | None = Field(
+        default=None, description="where records go that the app does not take"
+    )
+    on_exhausted: OnExhausted = Field(
+        default_factory=_default_on_exhausted,
+        description="what happens when attempts are used up or the app rejects a record; default:"
+        " park with a dead_letter topic, else retry_forever (at_most_once: drop)",
+    )
+    content_type: str = Field(
+        default="application/octet-stream",
+        pattern=r"^[!-~]+/[!-~]+( ?;[ -~]*[!-~])?$",
+        description="Content-Type of records that have no content-type header of their own",
+    )
+    max_header_bytes: Count = Field(
+        default=16_384, ge=1024, le=1_048_576, description="largest request head that is sent"
+    )
+    headers_always: bool = Field(
+        default=False, description="send the lossless Kafka-Headers list with every record"
+    )
+    idle_connection_seconds: Seconds = Field(
+        default=1.0, description="a connection idle for longer is replaced before its next use"
+    )
+    tls: TlsSettings | None = Field(default=None, description="TLS of an https target")
+
+    @field_validator("target")
+    @classmethod
+    def _target_parses(cls, target: str) -> str:
+        parse_target(target)
+        return target
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if problems := route_problems(self):
+            raise refusal(problems)
+        return self
+
+    @property
+    def parsed_target(self) -> Target:
+        return parse_target(self.target)
+
+
+class AppSettings(_Model):
+    """The co-located application."""
+
+    health: str | None = Field(
+        default=None,
+        description="URL that answers 2xx when the app is ready; default: connecting decides",
+    )
+
+    @field_validator("health")
+    @classmethod
+    def _health_parses(cls, health: str | None) -> str | None:
+        if health is not None and "{" in health:
+            raise ValueError("a health URL takes no placeholders")
+        if health is not None:
+            parse_target(health)
+        return health
+
+    @property
+    def parsed_health(self) -> Target | None:
+        return None if self.health is None else parse_target(self.health)
+
+
+def _token_of(data: Mapping[str, Any]) -> SecretStr | None:
+    file = data.get("token_file")
+    return None if file is None else SecretStr(file.read_text(encoding="utf-8").strip())
+
+
+class AdminSettings(_Model):
+    """The admin API. Changes need the token, or come through the socket."""
+
+    host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
+    port: Count = Field(default=8090, ge=0, le=65_535, description="TCP port; 0 takes a free one")
+    socket: Path | None = Field(
+        default=DEFAULT_SOCKET,
+        description="Unix socket (mode 0600) that needs no token; null: none. The default is left"
+        " out with a warning where its directory cannot be written",
+    )
+    token_file: FilePath | None = Field(
+        default=None, description="file that holds the bearer token"
+    )
+    token: SecretStr | None = Field(
+        default_factory=_token_of,
+        description="bearer token; better SIDECAR_ADMIN__TOKEN or token_file than the file itself",
+    )
+
+    @model_validator(mode="after")
+    def _token_is_one(self) -> Self:
+        if self.token_file is not None and "token" in self.model_fields_set:
+            raise refusal([Problem("token", "is given as well as token_file: keep one of them")])
+        if self.token is not None:
+            name = "token" if self.token_file is None else "token_file"
+            value = self.token.get_secret_value()
+            if not re.fullmatch(r"[!-~]+", value):
+                raise refusal(
+                    [Problem(name, "must hold visible ASCII without spaces, and not be empty")]
+                )
+        return self
+
+    @property
+    def socket_required(self) -> bool:
+        """True if the socket was asked for, so that failing to open it is an error."""
+        return self.socket is not None and "socket" in self.model_fields_set
+
+
+class LogSettings(_Model):
+    """Logs on standard error."""
+
+    format: Literal["auto", "json", "text"] = Field(
+        default="auto", description="json lines, or text for people; auto: text on a terminal"
+    )
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="least severe level that is written"
+    )
+
+
+_KAFKA_SCHEMA = {
+    "type": "object",
+    "additionalProperties": {
+        "anyOf": [
+            {"type": ["string", "number", "boolean"]},
+            {
+                "type": "object",
+                "properties": {"file": {"type": "string"}},
+                "required": ["file"],
+                "additionalProperties": False,
+            },
+            {
+                "type": "object",
+                "properties": {"env": {"type": "string"}},
+                "required": ["env"],
+                "additionalProperties": False,
+            },
+        ]
+    },
+}
+
+
+def _revealed(value: Any) -> Any:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+class Settings(BaseSettings):
+    """Everything the sidecar can be told before it starts."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    kafka: Annotated[Mapping[str, KafkaValue], WithJsonSchema(_KAFKA_SCHEMA)] = Field(
+        description="librdkafka properties of the consumer, and of the producer where they apply;"
+        " a value may be {file: PATH} or {env: NAME}"
+    )
+    routes: tuple[RouteSettings, ...] = Field(min_length=1, description="what goes where")
+    app: AppSettings = Field(default_factory=AppSettings, description="the application")
+    commit_interval_seconds: PositiveSeconds = Field(
+        default=1.0,
+        description="longest time between a settled record and the commit that covers it",
+    )
+    drain_seconds: PositiveSeconds = Field(
+        default=25.0, description="longest time from the stop signal to the end of the process"
+    )
+    revoke_seconds: Seconds = Field(
+        default=5.0, description="longest time a rebalance waits for what executes"
+    )
+    grace_seconds: PositiveSeconds | None = Field(
+        default=None,
+        description="the pod's terminationGracePeriodSeconds, for checking drain_seconds",
+    )
+    admin: AdminSettings = Field(default_factory=AdminSettings, description="the admin API")
+    log: LogSettings = Field(default_factory=LogSettings, description="logs")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # Made directly, a tree depends on its arguments alone; load_settings brings its sources.
+        return (init_settings,)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lists_are_lists(cls, tree: Any) -> Any:
+        return with_lists(tree)
+
+    @field_validator("kafka", mode="plain")
+    @classmethod
+    def _kafka_is_known(cls, value: object) -> Mapping[str, KafkaValue]:
+        if not isinstance(value, Mapping):
+            raise refusal([Problem("", "must be a mapping of librdkafka properties")])
+        hidden = {name for name, each in value.items() if isinstance(each, SecretStr)}
+        plain = {name: _revealed(each) for name, each in value.items()}
+        if problems := check_kafka_properties(plain, hidden):
+            raise refusal(problems)
+        hidden |= {name for name in plain if is_secret(name)}
+        return MappingProxyType(
+            {name: SecretStr(each) if name in hidden else each for name, each in plain.items()}
+        )
+
+    @field_serializer("kafka")
+    def _kafka_is_plain(self, kafka: Mapping[str, KafkaValue]) -> dict[str, object]:
+        return {
+            name: str(value) if isinstance(value, SecretStr) else value
+            for name, value in kafka.items()
+        }
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if problems := settings_problems(self):
+            raise refusal(problems)
+        return self
+
+    @property
+    def offset_reset(self) -> OffsetReset:
+        """Where a group without a committed offset begins."""
+        return OffsetReset(self.kafka_text("auto.offset.reset", "earliest").lower())
+
+    @property
+    def embedded_broker(self) -> bool:
+        return self.kafka_text("bootstrap.servers") == EMBEDDED
+
+    def group_of(self, route: RouteSettings) -> str:
+        return route.group_id or self.kafka_text("group.id")
+
+    def kafka_text(self, name: str, default: str = "") -> str:
+        """A property as librdkafka reads it, secrets included."""
+        return as_text(_revealed(self.kafka.get(name, default)))
+
+    def kafka_number(self, name: str, default: int) -> int:
+        return int(self.kafka_text(name, str(default)))
+
+    def redacted(self) -> dict[str, Any]:
+        """The effective tree for logs and the admin API: plain values, secrets masked."""
+        return self.model_dump(mode="json")
+
+
+def load_settings(
+    file: Path | None,
+    env: Mapping[str, str],
+    overrides: Mapping[str, Any] | None = None,
+) -> Settings:
+    """The settings of flags over environment over file; ConfigError names every problem."""
+    problems: list[Problem] = []
+    sources = sources_of(Settings, file, env, overrides or {}, problems)
+    settings = None
+    try:
+        # BaseSettings takes its sources this way; the signature made of the fields hides it.
+        settings = Settings(_build_sources=(sources, {}))  # type: ignore[call-arg]
+    except ValidationError as error:
+        problems += problems_of(error, Settings)
+    if settings is None or problems:
+        # The validation error holds the raw input, secrets included: it must not be chained.
+        raise ConfigError(_by_variable(problems, env)) from None
+    return settings
+
+
+def _by_variable(problems: list[Problem], env: Mapping[str, str]) -> list[Problem]:
+    """The same problems, with the variable's name where a variable is the cause."""
+    variables = {
+        dotted(path): name
+        for name in env
+        if name.startswith(PREFIX) and (path := path_of_variable(Settings, name))
+    }
+    return [
+        Problem(problem.path, f"{problem.message} (set by {variables[problem.path]})")
+        if problem.path in variables
+        else problem
+        for problem in problems
+    ]
