@@ -1,0 +1,469 @@
+"""The record source: a member of a Kafka group, on confluent_kafka's Consumer.
+
+Purpose: ports.RecordSource for real brokers. An adapter without policy: which offset to start
+at, when to commit and what to do about an error is the listener's and the caller's affair.
+
+Owner: the thread that calls subscribe; it makes the consumer there and calls everything else.
+
+Invariants:
+* Listener callbacks run inside poll and close, nowhere else. What one raises is raised from poll.
+* A callback never polls: poll within a callback makes the binding abort the process (it keeps
+  one call state per thread and clears it when the inner call ends).
+* What poll returns belongs to the ownership, the position and the pause state that hold when it
+  returns. A callback may change all three after messages of the same call were taken off the
+  queue; those are dropped and, where the partition is still ours, fetched again.
+* A commit's answer is waited for without polling, so a commit never runs a callback and takes no
+  message; see commit for the bound of that wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import (
+    OFFSET_STORED,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka import Message as RawMessage
+from confluent_kafka.admin import AdminClient
+
+from sidecar.errors import (
+    CommitFailed,
+    CommitUnknown,
+    ConfigError,
+    FatalSource,
+    Problem,
+    SourceError,
+)
+from sidecar.kafka.errors import commit_error, describe, is_fatal, kafka_error, source_error
+from sidecar.model import Partition
+from sidecar.ports import Committed, Message, SourceListener
+
+_Done = Callable[[Exception | None], None]
+
+_COOPERATIVE: Final = "cooperative-sticky"
+# What a client needs to reach the cluster; the rest of a consumer's settings means nothing to an
+# AdminClient, which would complain about each on stderr.
+_CONNECTION_SETTINGS: Final = (
+    "bootstrap.servers",
+    "broker.",
+    "client.dns.lookup",
+    "client.id",
+    "enable.ssl.certificate.verification",
+    "log_level",
+    "metadata.broker.list",
+    "oauth_cb",
+    "reconnect.",
+    "sasl.",
+    "security.protocol",
+    "socket.",
+    "ssl.",
+)
+
+
+class KafkaSource:
+    """See ports.RecordSource. config is librdkafka's, final: nothing is added but callbacks."""
+
+    def __init__(
+        self, config: Mapping[str, object], topics: Sequence[str] | None, pattern: str | None
+    ) -> None:
+        self._config: Final = dict(config)
+        self._subscription: Final = [*(topics or ()), *([pattern] if pattern else [])]
+        self._cooperative: Final = _is_cooperative(config)
+        self._listener: SourceListener
+        self._consumer: Consumer
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._assigned: set[Partition] = set()
+        self._paused: set[Partition] = set()
+        # Where a partition was told to go; librdkafka knows no position until the next message.
+        self._starts: dict[Partition, int | None] = {}
+        # Partitions whose ownership, position or pause state a callback changed since poll took
+        # its first message, and where those that were moved went.
+        self._changed: set[Partition] = set()
+        self._moved: dict[Partition, int | None] = {}
+        self._unanswered: deque[tuple[list[tuple[str, int, int]], _Done | None]] = deque()
+        self._assigning = False
+        self._fatal: FatalSource | None = None
+        self._raised: BaseException | None = None
+
+    # --- membership ---------------------------------------------------------------------------
+
+    def subscribe(self, listener: SourceListener) -> None:
+        self._listener = listener
+        callbacks = {"error_cb": self._on_client_error, "on_commit": self._on_commit}
+        try:
+            self._consumer = Consumer({**self._config, **callbacks})
+            self._consumer.subscribe(
+                self._subscription,
+                on_assign=self._on_assign,
+                on_revoke=self._on_revoke,
+                on_lost=self._on_lost,
+            )
+        except KafkaException as error:
+            raise ConfigError([Problem("kafka", describe(kafka_error(error)))]) from error
+
+    def assign(self, starts: Mapping[Partition, int | None]) -> None:
+        offsets = [_at(partition, offset) for partition, offset in starts.items()]
+        try:
+            if self._cooperative:
+                self._consumer.incremental_assign(offsets)
+            else:
+                self._consumer.assign(offsets)
+        except KafkaException as error:
+            raise source_error(kafka_error(error)) from error
+        self._assigning = False
+        self._assigned.update(starts)
+        for partition, offset in starts.items():
+            self._move(partition, offset)
+
+    def close(self) -> None:
+        """Leave the group. With the broker gone this takes librdkafka's time, not ours."""
+        if not hasattr(self, "_consumer"):
+            return
+        try:
+            self._consumer.close()
+        except KafkaException as error:
+            self._trouble(describe(kafka_error(error)))
+        while self._unanswered:
+            _, done = self._unanswered.popleft()
+            if done is not None:
+                self._guard(done, CommitUnknown("closed before the broker answered"))
+        if self._raised is not None and not isinstance(self._raised, FatalSource):
+            self._raise()
+
+    # --- messages -----------------------------------------------------------------------------
+
+    def poll(self, limit: int, timeout: float) -> list[Message]:
+        taken: list[RawMessage] = []
+        try:
+            first = self._consumer.poll(timeout)
+            if first is not None:
+                taken.append(first)
+                # Callbacks of poll ran before it took its one message; those of consume run
+                # between its messages.
+                self._changed.clear()
+                self._moved.clear()
+                if limit > 1:
+                    taken += self._consumer.consume(limit - 1, 0)
+        except KafkaException as failure:
+            self._keep(source_error(kafka_error(failure)))
+        messages: list[Message] = []
+        errors: list[tuple[RawMessage, KafkaError]] = []
+        for raw in taken:
+            error = raw.error()
+            if error is None:
+                messages.append(self._message(raw))
+            else:
+                errors.append((raw, error))
+        if self._changed and messages:
+            messages = self._take_back(messages, self._changed)
+        for raw, error in errors:
+            self._on_message_error(raw, error)
+        if self._raised is not None:
+            if self._fatal is None:
+                self._take_back(messages, {message.partition for message in messages})
+            self._raise()
+        return messages
+
+    def pause(self, partitions: Sequence[Partition]) -> None:
+        # librdkafka drops what it has queued for a paused partition before it returns.
+        self._call(self._consumer.pause, _plain(partitions))
+        self._paused.update(partitions)
+        self._changed.update(partitions)
+
+    def resume(self, partitions: Sequence[Partition]) -> None:
+        self._call(self._consumer.resume, _plain(partitions))
+        self._paused.difference_update(partitions)
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        try:
+            self._consumer.seek(_at(partition, offset))
+        except KafkaException as error:
+            if kafka_error(error).code() != KafkaError._STATE:
+                raise source_error(kafka_error(error)) from error
+            # Not being fetched: just assigned, or stopped by librdkafka as out of range.
+            self._restart(partition, offset)
+        self._move(partition, offset)
+
+    def _move(self, partition: Partition, offset: int | None) -> None:
+        self._starts[partition] = offset
+        self._moved[partition] = offset
+        self._changed.add(partition)
+
+    def _message(self, raw: RawMessage) -> Message:
+        topic, number, offset = raw.topic(), raw.partition(), raw.offset()
+        assert topic is not None and number is not None and offset is not None
+        partition = self._partitions.get((topic, number))
+        if partition is None:
+            partition = self._partitions[topic, number] = Partition(topic, number)
+        kind, timestamp = raw.timestamp()
+        value, key, headers = raw.value(), raw.key(), raw.headers()
+        return Message(
+            partition,
+            offset,
+            timestamp if kind else -1,
+            key,
+            value,
+            headers,  # type: ignore[arg-type]
+        )
+
+    def _take_back(self, messages: list[Message], changed: set[Partition]) -> list[Message]:
+        """The messages without those of the changed partitions, which are fetched again."""
+        lowest: dict[Partition, int] = {}
+        for message in messages:
+            if message.partition in changed:
+                lowest.setdefault(message.partition, message.offset)
+        for partition in lowest.keys() & self._assigned:
+            start = self._moved.get(partition, lowest[partition])
+            self._guard(self.seek if start is not None else self._restart, partition, start)
+        return [each for each in messages if each.partition not in changed]
+
+    def _restart(self, partition: Partition, offset: int | None) -> None:
+        """Give one partition up and take it again elsewhere, without the group's knowing."""
+        at = [_at(partition, offset)]
+        self._call(self._consumer.incremental_unassign, at)
+        self._call(self._consumer.incremental_assign, at)
+        if partition in self._paused:
+            self._call(self._consumer.pause, at)
+
+    # --- what the broker knows ----------------------------------------------------------------
+
+    def positions(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """librdkafka's position moves over a transaction marker when poll comes to it."""
+        found: dict[Partition, int] = {}
+        for each in self._call(self._consumer.position, _plain(partitions)):
+            partition = Partition(each.topic, each.partition)
+            start = self._starts.get(partition)
+            if each.error is None and each.offset >= 0:
+                found[partition] = each.offset
+            elif start is not None and partition in self._assigned:
+                found[partition] = start
+        return found
+
+    def committed(
+        self, partitions: Sequence[Partition], timeout: float
+    ) -> dict[Partition, Committed]:
+        found: dict[Partition, Committed] = {}
+        for each in self._call(self._consumer.committed, _plain(partitions), timeout):
+            if each.error is not None:
+                raise source_error(each.error)
+            # The binding sends the terminating NUL of its string along.
+            metadata = (each.metadata or "").rstrip("\0")
+            offset = each.offset if each.offset >= 0 else None
+            found[Partition(each.topic, each.partition)] = Committed(offset, metadata)
+        return found
+
+    def watermarks(self, partition: Partition, timeout: float) -> tuple[int, int]:
+        bounds = self._call(
+            self._consumer.get_watermark_offsets, TopicPartition(*partition), timeout=timeout
+        )
+        if bounds is None:
+            raise SourceError(f"{partition}: no answer about its bounds within {timeout:g} s")
+        return bounds[0], bounds[1]
+
+    def group_knows(self, topic: str, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
+        known = self._call(self._consumer.list_topics, topic, timeout).topics.get(topic)
+        if known is None or not known.partitions:
+            return False
+        left = max(deadline - time.monotonic(), 0.01)
+        committed = self.committed([Partition(topic, number) for number in known.partitions], left)
+        return any(each.offset is not None for each in committed.values())
+
+    def topic_id(self, topic: str, timeout: float) -> str:
+        connection = {
+            key: value
+            for key, value in self._config.items()
+            if key.startswith(_CONNECTION_SETTINGS)
+        }
+        try:
+            admin = AdminClient(connection)  # type: ignore[arg-type]
+            answers = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)
+            found = str(answers[topic].result(timeout).topic_id or "")
+        except Exception:
+            return ""  # a hint only: everything works without it
+        return found
+
+    # --- commits ------------------------------------------------------------------------------
+
+    def commit(self, positions: Mapping[Partition, tuple[int, str]], timeout: float) -> None:
+        """Commit and wait for the answer.
+
+        The binding's own synchronous commit waits without a limit (with the coordinator gone for
+        several times socket.timeout.ms, then session.timeout.ms). So the commit is sent without
+        waiting and the committed offsets are read back, which has a timeout: both requests take
+        the same connection, and a broker answers a connection in order. Equal: done. No answer
+        in time: CommitUnknown. Different: the broker refused, and since it answers, the
+        synchronous commit is asked for the reason; only a coordinator lost just there can make
+        that wait longer than timeout.
+        """
+        if not positions:
+            return
+        offsets = self._send(positions, None)
+        try:
+            found = self.committed(list(positions), timeout)
+        except FatalSource:
+            raise
+        except SourceError as error:
+            raise CommitUnknown(f"no answer within {timeout:g} s: {error}") from error
+        if all(found.get(each) == Committed(*asked) for each, asked in positions.items()):
+            return
+        if not self._consumer.memberid():
+            # Without a member id a commit counts as made from outside of the group, and an empty
+            # group takes that from anybody.
+            raise CommitFailed("this member is no longer in the group")
+        try:
+            answers = self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            raise commit_error(kafka_error(error)) from error  # type: ignore[misc]
+        refused = commit_error(None, answers)
+        if refused is not None:
+            raise refused
+
+    def commit_later(self, positions: Mapping[Partition, tuple[int, str]], done: _Done) -> None:
+        self._send(positions, done)
+
+    def _send(
+        self, positions: Mapping[Partition, tuple[int, str]], done: _Done | None
+    ) -> list[TopicPartition]:
+        if self._fatal is not None:
+            raise self._fatal
+        offsets = [
+            TopicPartition(topic, number, offset, metadata)
+            for (topic, number), (offset, metadata) in positions.items()
+        ]
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+        except KafkaException as error:
+            raise commit_error(kafka_error(error)) from error  # type: ignore[misc]
+        self._unanswered.append((_coordinates(offsets), done))
+        return offsets
+
+    def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        # Answers may overtake each other (librdkafka puts a commit off while it looks for the
+        # coordinator), so an answer is known by what it is about.
+        answered = _coordinates(offsets)
+        for waiting in self._unanswered:
+            if waiting[0] == answered:
+                self._unanswered.remove(waiting)
+                if waiting[1] is not None:
+                    self._guard(waiting[1], commit_error(error, offsets))
+                return
+
+    # --- callbacks ----------------------------------------------------------------------------
+
+    def _on_assign(self, _: Consumer, offsets: list[TopicPartition]) -> None:
+        self._assigning = True
+        self._guard(self._listener.on_assign, _partitions(offsets))
+        if self._assigning:
+            # Without this the binding would start the partitions at its own idea of an offset.
+            self._guard(self.assign, {})
+            self._assigning = False
+            self._keep(SourceError("on_assign returned without having assigned"))
+
+    def _on_revoke(self, _: Consumer, offsets: list[TopicPartition]) -> None:
+        self._give_up(self._listener.on_revoke, offsets)
+
+    def _on_lost(self, _: Consumer, offsets: list[TopicPartition]) -> None:
+        self._give_up(self._listener.on_lost, offsets)
+
+    def _give_up(
+        self, tell: Callable[[Sequence[Partition]], None], offsets: list[TopicPartition]
+    ) -> None:
+        partitions = _partitions(offsets)
+        self._guard(tell, partitions)
+        if self._cooperative:
+            self._guard(self._call, self._consumer.incremental_unassign, offsets)
+        else:
+            self._guard(self._call, self._consumer.unassign)
+        self._assigned.difference_update(partitions)
+        self._paused.difference_update(partitions)
+        self._changed.update(partitions)
+        for partition in partitions:
+            self._starts.pop(partition, None)
+            self._moved.pop(partition, None)
+
+    def _on_message_error(self, raw: RawMessage, error: KafkaError) -> None:
+        topic, number = raw.topic(), raw.partition()
+        where = f"{topic}/{number}" if number is not None and number >= 0 else topic
+        if is_fatal(error):
+            self._die(error)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            pass
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            partition = Partition(str(topic), int(number or 0))
+            if partition in self._assigned:
+                self._guard(self._listener.on_out_of_range, partition, describe(error))
+        else:
+            self._trouble(f"{where}: {describe(error)}" if where else describe(error))
+
+    def _on_client_error(self, error: KafkaError) -> None:
+        if is_fatal(error):
+            self._die(error)
+        else:
+            self._trouble(describe(error))
+
+    def _trouble(self, description: str) -> None:
+        self._guard(self._listener.on_trouble, description)
+
+    def _die(self, error: KafkaError) -> None:
+        self._fatal = FatalSource(describe(error))
+        self._raised = self._fatal
+
+    # --- errors -------------------------------------------------------------------------------
+
+    def _guard(self, function: Callable[..., object], *args: object) -> None:
+        """Call what must not raise into the binding; the first exception waits for poll."""
+        try:
+            function(*args)
+        except BaseException as error:
+            self._keep(error)
+
+    def _keep(self, error: BaseException) -> None:
+        if isinstance(error, FatalSource):
+            self._fatal = error
+        if self._raised is None:
+            self._raised = error
+
+    def _raise(self) -> None:
+        raised, self._raised = self._raised, self._fatal
+        if raised is not None:
+            raise raised
+
+    def _call(self, function: Callable[..., Any], *args: object, **options: object) -> Any:
+        if self._fatal is not None:
+            raise self._fatal
+        try:
+            return function(*args, **options)
+        except KafkaException as error:
+            raise source_error(kafka_error(error)) from error
+
+
+def _is_cooperative(config: Mapping[str, object]) -> bool:
+    if config.get("group.protocol") == "consumer":
+        return True
+    return str(config.get("partition.assignment.strategy", "")).strip() == _COOPERATIVE
+
+
+def _at(partition: Partition, offset: int | None) -> TopicPartition:
+    where = OFFSET_STORED if offset is None else offset
+    return TopicPartition(partition.topic, partition.number, where)
+
+
+def _plain(partitions: Iterable[Partition]) -> list[TopicPartition]:
+    return [TopicPartition(*partition) for partition in partitions]
+
+
+def _partitions(offsets: Iterable[TopicPartition]) -> list[Partition]:
+    return [Partition(each.topic, each.partition) for each in offsets]
+
+
+def _coordinates(offsets: Iterable[TopicPartition]) -> list[tuple[str, int, int]]:
+    return sorted((each.topic, each.partition, each.offset) for each in offsets)
