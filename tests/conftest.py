@@ -1,0 +1,110 @@
+"""Fixtures every suite may use. The brokers start when the first test asks for them.
+
+* `kafka`           one broker for the whole run, shared: no test harms it
+* `breakable_kafka` one broker that a test may kill, pause, restart; healed after each test
+* `kafka3`          three nodes, each of which may be killed; healed after each test
+* `topic`, `group`  names of one test's own
+
+Without any way to a broker these skip with one message, and fail in CI (variable CI set).
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+import pytest
+
+from tests.rig.errors import NoKafka
+from tests.rig.kafka import KafkaCluster
+from tests.rig.operations import KafkaOperations
+
+
+class TopicFactory(Protocol):
+    def __call__(
+        self,
+        partitions: int = 1,
+        *,
+        name: str = "",
+        replication: int | None = None,
+        config: Mapping[str, str] | None = None,
+        on: KafkaOperations | None = None,
+    ) -> str:
+        """Create a topic with a unique name (name is its first part) and return the name.
+
+        on: another cluster than `kafka`.
+        """
+
+
+def _start(nodes: int) -> Iterator[KafkaCluster]:
+    cluster = KafkaCluster(nodes)
+    try:
+        cluster.start()
+    except NoKafka as missing:
+        if os.environ.get("CI"):
+            pytest.fail(str(missing), pytrace=False)
+        pytest.skip(str(missing))
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaOperations]:
+    """KAFKA_BOOTSTRAP_SERVERS if set, else a broker of the rig."""
+    external = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+    if external:
+        operations = KafkaOperations(external)
+        yield operations
+        operations.close_clients()
+    else:
+        yield from _start(1)
+
+
+@pytest.fixture(scope="session")
+def _breakable_kafka() -> Iterator[KafkaCluster]:
+    yield from _start(1)
+
+
+@pytest.fixture
+def breakable_kafka(_breakable_kafka: KafkaCluster) -> Iterator[KafkaCluster]:
+    yield _breakable_kafka
+    _breakable_kafka.heal()
+
+
+@pytest.fixture(scope="session")
+def _kafka3() -> Iterator[KafkaCluster]:
+    yield from _start(3)
+
+
+@pytest.fixture
+def kafka3(_kafka3: KafkaCluster) -> Iterator[KafkaCluster]:
+    yield _kafka3
+    _kafka3.heal()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> TopicFactory:
+    def create(
+        partitions: int = 1,
+        *,
+        name: str = "",
+        replication: int | None = None,
+        config: Mapping[str, str] | None = None,
+        on: KafkaOperations | None = None,
+    ) -> str:
+        cluster: KafkaOperations = on or request.getfixturevalue("kafka")
+        unique = f"{name or request.node.originalname}.{uuid.uuid4().hex[:8]}"
+        cluster.create_topic(unique, partitions, replication, config)
+        return unique
+
+    return create
+
+
+@pytest.fixture
+def group() -> str:
+    """The name of a consumer group that nobody used before."""
+    return f"group-{uuid.uuid4().hex[:12]}"

@@ -1,0 +1,267 @@
+"""What tests ask of a broker, whoever runs it: topics, offsets, groups, records in and out.
+
+Every call waits for the broker's answer, at most `_TIMEOUT` seconds.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from tests.rig.waiting import eventually
+
+_TIMEOUT = 30.0
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+# Topic settings with which the cleaner runs as soon as a segment is closed, which the first
+# record written a tenth of a second later does.
+COMPACTED: Mapping[str, str] = {
+    "cleanup.policy": "compact",
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0.0",
+    "min.compaction.lag.ms": "0",
+    "delete.retention.ms": "0",
+}
+FILLER_KEY = b"filler of the rig"
+
+
+class Commit(NamedTuple):
+    offset: int
+    metadata: str
+
+
+class KafkaOperations:
+    """A broker by its address. Clients are made at first use and shared by the calls."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self._admin: AdminClient | None = None
+        self._producer: Producer | None = None
+
+    @property
+    def admin(self) -> AdminClient:
+        if self._admin is None:
+            self._admin = AdminClient(self.client_config())
+        return self._admin
+
+    @property
+    def producer(self) -> Producer:
+        """acks=all, one request at a time (so that order holds over retries), no lingering."""
+        if self._producer is None:
+            self._producer = Producer(self.client_config(**{"max.in.flight": 1, "linger.ms": 0}))
+        return self._producer
+
+    def client_config(self, **more: Any) -> dict[str, Any]:
+        """librdkafka settings of a client of this broker, quiet and quick to come back."""
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "log_level": 0,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 500,
+            **more,
+        }
+
+    def close_clients(self) -> None:
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer.flush(1.0)
+        self._producer = None
+        self._admin = None
+
+    # --- topics -------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication: int | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create it and wait until every partition has a leader. replication None: the default."""
+        topic = NewTopic(
+            name,
+            num_partitions=partitions,
+            replication_factor=-1 if replication is None else replication,
+            config=dict(config or {}),
+        )
+        _result(self.admin.create_topics([topic])[name])
+        eventually(
+            lambda: len(self._leaders(name)) == partitions, f"{name} has leaders", within=_TIMEOUT
+        )
+
+    def delete_topic(self, name: str) -> None:
+        """Delete it and wait until it is gone. A topic that does not exist is fine."""
+        try:
+            _result(self.admin.delete_topics([name])[name])
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+        eventually(lambda: not self._leaders(name), f"{name} is gone", within=_TIMEOUT)
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The id of the node that leads the partition; waits until there is one."""
+        leaders = eventually(
+            lambda: (
+                {partition: -1, **self._leaders(topic)}[partition] >= 0 and self._leaders(topic)
+            ),
+            f"{topic}/{partition} has a leader",
+            within=_TIMEOUT,
+        )
+        assert leaders
+        return leaders[partition]
+
+    def _leaders(self, topic: str) -> dict[int, int]:
+        try:
+            metadata = self.admin.list_topics(topic, timeout=_TIMEOUT).topics[topic]
+        except KafkaException:
+            return {}
+        return {
+            number: partition.leader
+            for number, partition in metadata.partitions.items()
+            if partition.leader >= 0
+        }
+
+    def compact(self, topic: str, partition: int = 0) -> None:
+        """Wait until of each key in a COMPACTED topic only the last record is left.
+
+        Writes records with FILLER_KEY behind them, for the segment in use is never cleaned.
+        """
+
+        def cleaned() -> bool:
+            self.produce(topic, [b""], key=FILLER_KEY, partition=partition)
+            keys = [
+                message.key()
+                for message in self.read(topic)
+                if message.partition() == partition and message.key() != FILLER_KEY
+            ]
+            return len(keys) == len(set(keys))
+
+        eventually(cleaned, f"{topic}/{partition} is compacted", within=_TIMEOUT, every=0.15)
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
+        """Move the beginning of partitions up to these offsets."""
+        wanted = [TopicPartition(topic, number, offset) for number, offset in before.items()]
+        for future in self.admin.delete_records(wanted).values():
+            _result(future)
+
+    # --- offsets ------------------------------------------------------------------------------
+
+    def begin_offsets(self, topic: str) -> dict[int, int]:
+        return self._list_offsets(topic, OffsetSpec.earliest())
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """The offset after the last of each partition, transaction markers included."""
+        return self._list_offsets(topic, OffsetSpec.latest())
+
+    def _list_offsets(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
+        wanted = {TopicPartition(topic, number): spec for number in self._leaders(topic)}
+        found = self.admin.list_offsets(wanted, request_timeout=_TIMEOUT)
+        return {partition.partition: _result(future).offset for partition, future in found.items()}
+
+    def commits(self, group: str, topic: str) -> dict[int, Commit]:
+        """What the group has committed; partitions without a commit are absent."""
+        wanted = ConsumerGroupTopicPartitions(
+            group, [TopicPartition(topic, number) for number in self._leaders(topic)]
+        )
+        future = self.admin.list_consumer_group_offsets([wanted], request_timeout=_TIMEOUT)[group]
+        return {
+            # The binding hands the metadata's terminating NUL through.
+            each.partition: Commit(each.offset, (each.metadata or "").rstrip("\0"))
+            for each in _result(future).topic_partitions
+            if each.offset >= 0
+        }
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        return {number: commit.offset for number, commit in self.commits(group, topic).items()}
+
+    def lag(self, group: str, topic: str) -> dict[int, int]:
+        """End offset minus committed offset (without one: minus the beginning), per partition."""
+        reached = {**self.begin_offsets(topic), **self.committed(group, topic)}
+        return {number: end - reached[number] for number, end in self.end_offsets(topic).items()}
+
+    # --- records ------------------------------------------------------------------------------
+
+    def produce(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int = -1,
+    ) -> list[Message]:
+        """Write the values, wait for the broker, return what it confirmed, in order."""
+        confirmed: list[Message] = []
+        errors: list[KafkaError] = []
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                confirmed.append(message)
+            else:
+                errors.append(error)
+
+        for value in values:
+            self.producer.produce(
+                topic,
+                value,
+                key,
+                partition=partition,
+                headers=list(headers),
+                on_delivery=on_delivery,
+            )
+            self.producer.poll(0)
+        left = self.producer.flush(_TIMEOUT)
+        if errors or left:
+            raise KafkaException(errors[0] if errors else KafkaError(KafkaError._TIMED_OUT))
+        return confirmed
+
+    def read(self, topic: str, *, isolation: str = "read_committed") -> list[Message]:
+        """Every record that is in the topic now, from its beginning, without a group."""
+        ends = {number: end for number, end in self.end_offsets(topic).items() if end > 0}
+        consumer = Consumer(
+            self.client_config(
+                **{
+                    "group.id": f"reader-{uuid.uuid4().hex}",
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest",
+                    "enable.partition.eof": True,
+                    "fetch.wait.max.ms": 10,
+                    "isolation.level": isolation,
+                }
+            )
+        )
+        records: list[Message] = []
+        consumer.assign([TopicPartition(topic, number, 0) for number in ends])
+        try:
+            while ends:
+                message = consumer.poll(_TIMEOUT)
+                if message is None:
+                    raise TimeoutError(f"{topic} was not read to its end")
+                error = message.error()
+                if error is None:
+                    records.append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ends.pop(message.partition() or 0, None)
+                else:
+                    raise KafkaException(error)
+        finally:
+            consumer.close()
+        return records
+
+
+def _result(future: Future[Any]) -> Any:
+    return future.result(_TIMEOUT)
