@@ -78,7 +78,7 @@ C enable.partition.eof true|false
 C fetch.error.backoff.ms 0..300000
 C fetch.max.bytes 0..2147483135
 C fetch.message.max.bytes 1..1000000000
-C fetch.min.bytes 0..2147483647
+C fetch.min.bytes 1..100000000
 C fetch.queue.backoff.ms 0..300000
 C fetch.wait.max.ms 0..300000
 C group.id text
