@@ -63,21 +63,31 @@ def source_error(error: KafkaError) -> SourceError:
     return (FatalSource if is_fatal(error) else SourceError)(describe(error))
 
 
-def commit_error(
-    error: KafkaError | None, partitions: Sequence[TopicPartition] = ()
+def commit_error(error: KafkaError) -> SourceError:
+    """For a commit that failed as a whole."""
+    if is_fatal(error):
+        return FatalSource(describe(error))
+    kind = CommitFailed if error.code() in _REFUSED else CommitUnknown
+    return kind(describe(error))
+
+
+def commit_answer(
+    error: KafkaError | None, partitions: Sequence[TopicPartition]
 ) -> SourceError | None:
-    """What the answer to a commit comes to: its own error and those of its partitions.
+    """What the answer to a commit comes to: its own error, else those of its partitions.
 
     An answer that took some partitions and refused others is unknown as a whole.
     """
-    refused = [each.error for each in partitions if each.error is not None]
-    if error is None and not refused:
+    if error is not None:
+        return commit_error(error)
+    errors = [commit_error(each.error) for each in partitions if each.error is not None]
+    if not errors:
         return None
-    errors = [error] if error is not None else refused
-    text = "; ".join(dict.fromkeys(describe(each) for each in errors))
-    if any(is_fatal(each) for each in errors):
-        return FatalSource(text)
-    partly = error is None and len(refused) < len(partitions)
-    if partly or any(each.code() not in _REFUSED for each in errors):
-        return CommitUnknown(text)
-    return CommitFailed(text)
+    for each in errors:
+        if isinstance(each, FatalSource):
+            return each
+    text = "; ".join(dict.fromkeys(str(each) for each in errors))
+    whole = len(errors) == len(partitions)
+    if whole and all(isinstance(each, CommitFailed) for each in errors):
+        return CommitFailed(text)
+    return CommitUnknown(text)

@@ -42,13 +42,21 @@ from sidecar.errors import (
     Problem,
     SourceError,
 )
-from sidecar.kafka.errors import commit_error, describe, is_fatal, kafka_error, source_error
+from sidecar.kafka.errors import (
+    commit_answer,
+    commit_error,
+    describe,
+    is_fatal,
+    kafka_error,
+    source_error,
+)
 from sidecar.model import Partition
 from sidecar.ports import Committed, Message, SourceListener
 
 _Done = Callable[[Exception | None], None]
 
 _COOPERATIVE: Final = "cooperative-sticky"
+_TOPIC_ID_RETRY_SECONDS: Final = 60.0
 # What a client needs to reach the cluster; the rest of a consumer's settings means nothing to an
 # AdminClient, which would complain about each on stderr.
 _CONNECTION_SETTINGS: Final = (
@@ -90,6 +98,8 @@ class KafkaSource:
         self._moved: dict[Partition, int | None] = {}
         self._unanswered: deque[tuple[list[tuple[str, int, int]], _Done | None]] = deque()
         self._assigning = False
+        self._closing = False
+        self._no_topic_ids_before = 0.0
         self._fatal: FatalSource | None = None
         self._raised: BaseException | None = None
 
@@ -127,6 +137,7 @@ class KafkaSource:
         """Leave the group. With the broker gone this takes librdkafka's time, not ours."""
         if not hasattr(self, "_consumer"):
             return
+        self._closing = True
         try:
             self._consumer.close()
         except KafkaException as error:
@@ -199,7 +210,9 @@ class KafkaSource:
 
     def _message(self, raw: RawMessage) -> Message:
         topic, number, offset = raw.topic(), raw.partition(), raw.offset()
-        assert topic is not None and number is not None and offset is not None
+        assert topic is not None
+        assert number is not None
+        assert offset is not None
         partition = self._partitions.get((topic, number))
         if partition is None:
             partition = self._partitions[topic, number] = Partition(topic, number)
@@ -227,11 +240,19 @@ class KafkaSource:
 
     def _restart(self, partition: Partition, offset: int | None) -> None:
         """Give one partition up and take it again elsewhere, without the group's knowing."""
-        at = [_at(partition, offset)]
-        self._call(self._consumer.incremental_unassign, at)
-        self._call(self._consumer.incremental_assign, at)
-        if partition in self._paused:
-            self._call(self._consumer.pause, at)
+        if self._cooperative:
+            again = {partition: offset}
+            self._call(self._consumer.incremental_unassign, _plain(again))
+            take = self._consumer.incremental_assign
+        else:
+            # The eager protocol knows only whole assignments: the others go on where they are.
+            positions = self.positions(list(self._assigned))
+            again = {each: positions.get(each) for each in self._assigned} | {partition: offset}
+            take = self._consumer.assign
+        self._call(take, [_at(*each) for each in again.items()])
+        self._call(self._consumer.pause, _plain(again.keys() & self._paused))
+        for each, where in again.items():
+            self._move(each, where)
 
     # --- what the broker knows ----------------------------------------------------------------
 
@@ -239,7 +260,7 @@ class KafkaSource:
         """librdkafka's position moves over a transaction marker when poll comes to it."""
         found: dict[Partition, int] = {}
         for each in self._call(self._consumer.position, _plain(partitions)):
-            partition = Partition(each.topic, each.partition)
+            partition = _partition(each)
             start = self._starts.get(partition)
             if each.error is None and each.offset >= 0:
                 found[partition] = each.offset
@@ -254,10 +275,8 @@ class KafkaSource:
         for each in self._call(self._consumer.committed, _plain(partitions), timeout):
             if each.error is not None:
                 raise source_error(each.error)
-            # The binding sends the terminating NUL of its string along.
-            metadata = (each.metadata or "").rstrip("\0")
             offset = each.offset if each.offset >= 0 else None
-            found[Partition(each.topic, each.partition)] = Committed(offset, metadata)
+            found[_partition(each)] = Committed(offset, _text(each.metadata))
         return found
 
     def watermarks(self, partition: Partition, timeout: float) -> tuple[int, int]:
@@ -278,18 +297,21 @@ class KafkaSource:
         return any(each.offset is not None for each in committed.values())
 
     def topic_id(self, topic: str, timeout: float) -> str:
-        connection = {
+        if time.monotonic() < self._no_topic_ids_before:
+            return ""
+        connection: dict[str, Any] = {
             key: value
             for key, value in self._config.items()
             if key.startswith(_CONNECTION_SETTINGS)
         }
         try:
-            admin = AdminClient(connection)  # type: ignore[arg-type]
+            admin = AdminClient(connection)
             answers = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)
-            found = str(answers[topic].result(timeout).topic_id or "")
-        except Exception:
-            return ""  # a hint only: everything works without it
-        return found
+            return str(answers[topic].result(timeout).topic_id or "")
+        except Exception:  # noqa: BLE001 - a hint that everything works without
+            # A broker that does not know the request costs the whole timeout: not every time.
+            self._no_topic_ids_before = time.monotonic() + _TOPIC_ID_RETRY_SECONDS
+            return ""
 
     # --- commits ------------------------------------------------------------------------------
 
@@ -302,49 +324,56 @@ class KafkaSource:
         the same connection, and a broker answers a connection in order. Equal: done. No answer
         in time: CommitUnknown. Different: the broker refused, and since it answers, the
         synchronous commit is asked for the reason; only a coordinator lost just there can make
-        that wait longer than timeout.
+        that wait longer than timeout. From inside close nothing can be read back (librdkafka
+        serves no such request to a group it leaves): there it is the synchronous one at once.
         """
         if not positions:
             return
-        offsets = self._send(positions, None)
-        try:
-            found = self.committed(list(positions), timeout)
-        except FatalSource:
-            raise
-        except SourceError as error:
-            raise CommitUnknown(f"no answer within {timeout:g} s: {error}") from error
-        if all(found.get(each) == Committed(*asked) for each, asked in positions.items()):
-            return
-        if not self._consumer.memberid():
-            # Without a member id a commit counts as made from outside of the group, and an empty
-            # group takes that from anybody.
-            raise CommitFailed("this member is no longer in the group")
+        offsets = _positions(positions)
+        if not self._closing:
+            self._send(offsets, None)
+            if self._holds(positions, timeout):
+                return
+            if not self._consumer.memberid():
+                # Without a member id a commit counts as made from outside of the group, and an
+                # empty group takes that from anybody.
+                raise CommitFailed("this member is no longer in the group")
         try:
             answers = self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            raise commit_error(kafka_error(error)) from error  # type: ignore[misc]
-        refused = commit_error(None, answers)
+        except KafkaException as failure:
+            raise commit_error(kafka_error(failure)) from failure
+        refused = commit_answer(None, answers)
         if refused is not None:
             raise refused
 
-    def commit_later(self, positions: Mapping[Partition, tuple[int, str]], done: _Done) -> None:
-        self._send(positions, done)
-
-    def _send(
-        self, positions: Mapping[Partition, tuple[int, str]], done: _Done | None
-    ) -> list[TopicPartition]:
-        if self._fatal is not None:
-            raise self._fatal
-        offsets = [
-            TopicPartition(topic, number, offset, metadata)
-            for (topic, number), (offset, metadata) in positions.items()
-        ]
+    def _holds(self, positions: Mapping[Partition, tuple[int, str]], timeout: float) -> bool:
+        """Whether the broker has exactly this committed; CommitUnknown if it does not say."""
         try:
-            self._consumer.commit(offsets=offsets, asynchronous=True)
-        except KafkaException as error:
-            raise commit_error(kafka_error(error)) from error  # type: ignore[misc]
+            found = self._consumer.committed(_plain(positions), timeout)
+        except KafkaException as failure:
+            error = kafka_error(failure)
+            if is_fatal(error):
+                raise source_error(error) from failure
+            if error.code() < 0:  # librdkafka's own: no answer
+                raise CommitUnknown(describe(error)) from failure
+            return False
+        return all(
+            each.error is None
+            and (each.offset, _text(each.metadata)) == positions[_partition(each)]
+            for each in found
+        )
+
+    def commit_later(self, positions: Mapping[Partition, tuple[int, str]], done: _Done) -> None:
+        self._send(_positions(positions), done)
+
+    def _send(self, offsets: list[TopicPartition], done: _Done | None) -> None:
+        try:
+            self._call(self._consumer.commit, offsets=offsets, asynchronous=True)
+        except FatalSource:
+            raise
+        except SourceError as error:
+            raise CommitFailed(str(error)) from error
         self._unanswered.append((_coordinates(offsets), done))
-        return offsets
 
     def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         # Answers may overtake each other (librdkafka puts a commit off while it looks for the
@@ -354,7 +383,7 @@ class KafkaSource:
             if waiting[0] == answered:
                 self._unanswered.remove(waiting)
                 if waiting[1] is not None:
-                    self._guard(waiting[1], commit_error(error, offsets))
+                    self._guard(waiting[1], commit_answer(error, offsets))
                 return
 
     # --- callbacks ----------------------------------------------------------------------------
@@ -423,7 +452,7 @@ class KafkaSource:
         """Call what must not raise into the binding; the first exception waits for poll."""
         try:
             function(*args)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again by poll
             self._keep(error)
 
     def _keep(self, error: BaseException) -> None:
@@ -462,7 +491,20 @@ def _plain(partitions: Iterable[Partition]) -> list[TopicPartition]:
 
 
 def _partitions(offsets: Iterable[TopicPartition]) -> list[Partition]:
-    return [Partition(each.topic, each.partition) for each in offsets]
+    return [_partition(each) for each in offsets]
+
+
+def _partition(offset: TopicPartition) -> Partition:
+    return Partition(offset.topic, offset.partition)
+
+
+def _positions(positions: Mapping[Partition, tuple[int, str]]) -> list[TopicPartition]:
+    return [TopicPartition(*each, *what) for each, what in positions.items()]
+
+
+def _text(metadata: str | None) -> str:
+    """Committed metadata as it was given: the binding sends its terminating NUL along."""
+    return (metadata or "").rstrip("\0")
 
 
 def _coordinates(offsets: Iterable[TopicPartition]) -> list[tuple[str, int, int]]:
