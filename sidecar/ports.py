@@ -135,10 +135,15 @@ class RecordSource(Protocol):
 
 
 class CommitResult(NamedTuple):
-    """What became of a commit: the positions that are committed, and what went wrong if any."""
+    """What became of a commit.
+
+    applied: positions that are committed for certain. unknown: positions that will never be
+    known, because the partition left before the broker answered. All others are not committed.
+    """
 
     applied: Sequence[Position]
-    error: Exception | None
+    error: Exception | None = None
+    unknown: Sequence[Position] = ()
 
 
 class FetchSink(Protocol):

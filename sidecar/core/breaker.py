@@ -67,10 +67,6 @@ class Breaker:
             self._enter(State.HELD, now)
         return self.state is not State.UP
 
-    def trial_withdrawn(self) -> None:
-        """The trial record was taken back before it came to anything; another may try."""
-        self._trial_out = False
-
     def unreachable(self, error: str) -> None:
         """A probe failed while waiting or held."""
         self.last_error = error

@@ -66,8 +66,7 @@ class Intake:
         return max(1, min(self._places.threshold // 8, 64))
 
     def note_size(self, size: int) -> None:
-        if size > self._largest:
-            self._largest = size
+        self._largest = max(self._largest, size)
 
     def should_pause_all(self, room: int, now: float) -> bool:
         """True when everything is to be paused now; call it once per step with the room."""

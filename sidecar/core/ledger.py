@@ -45,7 +45,7 @@ class InFlight:
         self.tries = 0
         self.attempts = 0
         self.first_try_at = 0.0  # scheduler time of the first try
-        self.deliveries_seen = 0  # the route's deliveries when this record was last tried
+        self.deliveries_seen = -1  # the route's deliveries when this record was last tried
         self.in_ledger = False
         self.previous: InFlight | None = None
         self.next: InFlight | None = None
@@ -139,8 +139,7 @@ class Ledger:
 
     def advance(self, position: int) -> None:
         """The consumer stands here: what lies before was received or does not exist."""
-        if position > self.position:
-            self.position = position
+        self.position = max(self.position, position)
 
     def settle(self, entry: InFlight) -> None:
         if not entry.in_ledger:
@@ -158,15 +157,14 @@ class Ledger:
             following.previous = previous
         entry.previous = entry.next = None
         offset = entry.record.offset
-        if offset > self._highest_settled:
-            self._highest_settled = offset
+        self._highest_settled = max(self._highest_settled, offset)
         self.outstanding -= 1
         self.uncovered += 1
 
     def snapshot(self) -> Snapshot | None:
         """What to commit now, or None if the broker has exactly that already."""
         base = self.watermark
-        if base < 0 or (self.uncovered == 0 and self._committed is not None and base == self.committed):
+        if base < 0 or (self.uncovered == 0 and base == self.committed):
             return None
         highest = self._highest_settled
         inherited = self._inherited

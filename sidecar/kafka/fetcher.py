@@ -25,7 +25,7 @@ from sidecar.core.intake import Intake
 from sidecar.core.places import Places
 from sidecar.errors import CommitFailed, CommitUnknown, FatalSource, SourceError
 from sidecar.model import Assignment, Partition, Position, Record, Start
-from sidecar.ports import Committed, CommitResult, FetchSink, Mailbox, Message, RecordSource
+from sidecar.ports import CommitResult, Committed, FetchSink, Mailbox, Message, RecordSource
 
 log = logging.getLogger(__name__)
 
@@ -257,7 +257,7 @@ class Fetcher:
     def _commit_later(self, positions: Sequence[Position]) -> None:
         current = self._current(positions)
         if not current:
-            self._tell(self._sink.commit_done, CommitResult((), None))
+            self._tell(self._sink.commit_done, CommitResult(()))
             return
 
         def done(error: Exception | None) -> None:
@@ -303,6 +303,7 @@ class Fetcher:
             log.warning("cannot read the committed offsets back yet: %s", problem)
             return
         # A partition that left meanwhile is not in current: others may have committed for it.
+        unknown = [position for position in self._unknown if position not in current]
         self._unknown = None
         none = Committed(None, "")
         applied = [
@@ -310,18 +311,23 @@ class Fetcher:
             for position in current
             if committed.get(position.assignment.partition, none).offset == position.offset
         ]
-        self._tell(self._sink.commit_done, CommitResult(applied, None))
+        self._tell(self._sink.commit_done, CommitResult(applied, unknown=unknown))
 
     # --- rebalance (inside poll or close) -----------------------------------------------------
 
     def on_assign(self, partitions: Sequence[Partition]) -> None:
         starts = self._resolve(partitions)
         self._source.assign(
-            {start.assignment.partition: None if start.offset < 0 else start.offset for start in starts}
+            {
+                start.assignment.partition: None if start.offset < 0 else start.offset
+                for start in starts
+            }
         )
         if self._draining or self._intake.all_paused:
             self._source.pause(partitions)
-        fresh = [Position(s.assignment, s.offset) for s in starts if s.offset >= 0 and not s.committed]
+        fresh = [
+            Position(s.assignment, s.offset) for s in starts if s.offset >= 0 and not s.committed
+        ]
         if fresh:
             starts = self._commit_starts(starts, fresh)
         self._tell(self._sink.assigned, starts)
@@ -366,7 +372,9 @@ class Fetcher:
                 except FatalSource:
                     raise
                 except SourceError as problem:
-                    log.warning("%s: cannot find a position to read on from: %s", partition, problem)
+                    log.warning(
+                        "%s: cannot find a position to read on from: %s", partition, problem
+                    )
                     continue
                 if offset >= assignment.next_offset:
                     self._source.seek(partition, offset)
@@ -419,7 +427,9 @@ class Fetcher:
                 raise
             except SourceError as problem:
                 if self._clock() >= deadline or self._finish is not None:
-                    log.error("starting positions unknown, the client goes on by itself: %s", problem)
+                    log.error(
+                        "starting positions unknown, the client goes on by itself: %s", problem
+                    )
                     return [Start(self._adopt(p, -1), -1, committed=False) for p in partitions]
                 log.warning("cannot read the starting positions yet: %s", problem)
                 self._serve_for(0.2)

@@ -1,0 +1,206 @@
+"""at_most_once: records are committed, a run at a time, just before they may start.
+
+Invariants:
+* A record is put before the executors only when its offset is known to be committed.
+* What is committed and not settled never exceeds the loss budget: the budget is the threshold,
+  and every such record is in flight.
+* What is not committed is given back at a rebalance and at a drain; it is not lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from sidecar.core.buffer import Buffer
+from sidecar.core.commands import Clear
+from sidecar.core.ledger import InFlight
+from sidecar.dispatch.offsets import Exposure, PartitionState
+from sidecar.model import Assignment, Position, Record, Start
+from sidecar.ports import CommitResult, Mailbox
+
+
+class _Lane:
+    """One assignment: what was received, and up to where it is cleared (committed)."""
+
+    __slots__ = ("cleared", "position")
+
+    def __init__(self, start: Start) -> None:
+        self.position = start.offset
+        self.cleared = start.offset if start.committed else -1
+
+
+class _Run:
+    """Records whose commit is under way, and the positions that cover them."""
+
+    __slots__ = ("entries", "positions")
+
+    def __init__(self, entries: list[InFlight], positions: dict[Assignment, int]) -> None:
+        self.entries = entries
+        self.positions = positions
+
+
+class AtMostOnce:
+    """See offsets.Offsets. ready is the route's buffer of records that may start.
+
+    allowance says how many more records the executors could use now; retry_later is asked to
+    call refill again after a commit failed.
+    """
+
+    __slots__ = (
+        "_allowance",
+        "_lanes",
+        "_mailbox",
+        "_ready",
+        "_retry_later",
+        "_run",
+        "_uncommitted",
+        "commit_failures",
+        "late_results",
+        "maybe_lost",
+    )
+
+    def __init__(
+        self,
+        ready: Buffer,
+        mailbox: Mailbox,
+        allowance: Callable[[], int],
+        retry_later: Callable[[], None],
+    ) -> None:
+        self._ready = ready
+        self._mailbox = mailbox
+        self._allowance = allowance
+        self._retry_later = retry_later
+        self._uncommitted = Buffer()
+        self._lanes: dict[Assignment, _Lane] = {}
+        self._run: _Run | None = None
+        self.commit_failures = 0
+        self.late_results = 0
+        self.maybe_lost = 0  # their commit was never answered and the partition is gone
+
+    def assigned(self, starts: Sequence[Start]) -> None:
+        for start in starts:
+            self._lanes[start.assignment] = _Lane(start)
+
+    def received(self, records: Iterable[Record], now: float) -> list[Record]:
+        unwanted = []
+        for record in records:
+            lane = self._lanes.get(record.assignment)
+            if lane is None or record.offset < lane.position:
+                unwanted.append(record)
+                continue
+            lane.position = record.offset + 1
+            self._uncommitted.add(InFlight(record, now))
+        self.refill()
+        return unwanted
+
+    def positions(self, positions: Mapping[Assignment, int]) -> None:
+        for assignment, position in positions.items():
+            lane = self._lanes.get(assignment)
+            if lane is not None and position > lane.position:
+                lane.position = position
+
+    def settled(self, entry: InFlight) -> None:
+        pass  # its offset was committed before it started
+
+    def refill(self) -> None:
+        if self._run is not None or not self._uncommitted:
+            return
+        allowance = self._allowance()
+        if allowance <= 0:
+            return
+        entries: list[InFlight] = []
+        positions: dict[Assignment, int] = {}
+        while len(entries) < allowance and (entry := self._uncommitted.take()) is not None:
+            entries.append(entry)
+            positions[entry.record.assignment] = entry.record.offset + 1
+        self._post(_Run(entries, positions))
+
+    def commit(self) -> None:
+        """Positions past what holds no record: only where nothing waits before them."""
+        if self._run is not None:
+            return
+        positions = {
+            assignment: lane.position
+            for assignment, lane in self._lanes.items()
+            if lane.position > lane.cleared and not self._uncommitted.waiting(assignment)
+        }
+        if positions:
+            self._post(_Run([], positions))
+
+    def commit_done(self, result: CommitResult) -> list[InFlight]:
+        run, self._run = self._run, None
+        if run is None:  # abandoned meanwhile
+            return []
+        applied = {position.assignment for position in result.applied}
+        for position in result.applied:
+            lane = self._lanes.get(position.assignment)
+            if lane is not None:
+                lane.cleared = position.offset
+        given_up: list[InFlight] = []
+        back: list[InFlight] = []
+        for entry in run.entries:
+            assignment = entry.record.assignment
+            if assignment in applied:
+                self._ready.add(entry)
+            elif assignment in self._lanes:
+                back.append(entry)
+            else:
+                given_up.append(entry)
+        self._uncommitted.put_back(back)
+        unknown = {position.assignment for position in result.unknown}
+        self.maybe_lost += sum(entry.record.assignment in unknown for entry in given_up)
+        if result.error is not None:
+            self.commit_failures += 1
+        if back or result.error is not None:
+            self._retry_later()
+        else:
+            self.refill()
+        return given_up
+
+    def withdraw(self, assignments: Sequence[Assignment]) -> list[InFlight]:
+        return [e for assignment in assignments for e in self._uncommitted.discard(assignment)]
+
+    def release(self, assignments: Sequence[Assignment]) -> list[Position]:
+        for assignment in assignments:
+            self._lanes.pop(assignment, None)
+        return []
+
+    def stop(self) -> list[InFlight]:
+        self._lanes.clear()
+        return self._uncommitted.discard_all()
+
+    def abandon(self) -> list[InFlight]:
+        run, self._run = self._run, None
+        return [] if run is None else run.entries
+
+    def final(self) -> list[Position]:
+        return []
+
+    @property
+    def waiting(self) -> int:
+        return len(self._uncommitted)
+
+    @property
+    def pending(self) -> bool:
+        return self._run is not None
+
+    def exposure(self, executing: int, in_flight: int) -> Exposure:
+        return Exposure(in_flight - len(self._uncommitted), 0)
+
+    def partitions(self) -> list[PartitionState]:
+        return [
+            PartitionState(
+                assignment,
+                lane.cleared,
+                lane.cleared,
+                max(0, lane.position - lane.cleared),
+                self._uncommitted.waiting(assignment),
+                None,
+            )
+            for assignment, lane in self._lanes.items()
+        ]
+
+    def _post(self, run: _Run) -> None:
+        self._run = run
+        positions = [Position(assignment, offset) for assignment, offset in run.positions.items()]
+        self._mailbox.post(Clear(positions, more=len(self._uncommitted) > 0))

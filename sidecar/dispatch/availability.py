@@ -1,0 +1,64 @@
+"""Finds out whether the application is there, and tells the breaker.
+
+Owner: one route, on the loop. While the breaker is waiting or held, a probe runs every
+PROBE_SECONDS; what records come to is reported by the route itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from sidecar.core.breaker import Breaker, State
+from sidecar.ports import Delivery, Scheduler, Timer
+
+PROBE_SECONDS: Final = 0.5
+
+
+class Availability:
+    """changed is called after a probe got through: dispatch may go on."""
+
+    __slots__ = ("_breaker", "_changed", "_delivery", "_probing", "_scheduler", "_timer")
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        delivery: Delivery,
+        breaker: Breaker,
+        changed: Callable[[], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._delivery = delivery
+        self._breaker = breaker
+        self._changed = changed
+        self._timer: Timer | None = None
+        self._probing = False
+
+    def start(self) -> None:
+        """Probe at once."""
+        self._probe()
+
+    def watch(self) -> None:
+        """The breaker is held: see to it that a probe is on its way."""
+        if self._timer is None and not self._probing:
+            self._timer = self._scheduler.call_later(PROBE_SECONDS, self._probe)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _probe(self) -> None:
+        self._timer = None
+        self._probing = True
+        self._delivery.probe(self._probed)
+
+    def _probed(self, error: str | None) -> None:
+        self._probing = False
+        if error is None:
+            self._breaker.reachable(self._scheduler.time())
+            self._changed()
+        else:
+            self._breaker.unreachable(error)
+        if self._breaker.state in (State.WAITING, State.HELD):
+            self.watch()

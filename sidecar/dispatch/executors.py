@@ -1,0 +1,167 @@
+"""The executors of a route: concurrent delivery slots whose number changes at run time.
+
+Owner: one route, on the loop. An executor that finishes takes the next record in the same
+callback; an idle one waits on a stack, so that the connections used last are used first.
+
+Invariants:
+* Shrinking never cancels a request: an executor too many ends after the one it holds.
+* An attempt ends at its deadline, whatever the application does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sidecar.core.ledger import InFlight
+from sidecar.model import Failed, FailureKind, Result
+from sidecar.ports import Delivery, Scheduler, Slot, Timer
+
+Take = Callable[[], InFlight | None]
+Finished = Callable[[InFlight, Result], None]
+
+
+class Executor:
+    __slots__ = ("_pool", "deadline", "entry", "slot", "started_at")
+
+    def __init__(self, pool: ExecutorPool, slot: Slot) -> None:
+        self._pool = pool
+        self.slot = slot
+        self.entry: InFlight | None = None
+        self.started_at = 0.0
+        self.deadline = 0.0
+
+    def start(self, entry: InFlight, now: float, timeout_seconds: float) -> None:
+        self.entry = entry
+        self.started_at = now
+        self.deadline = now + timeout_seconds
+        entry.tries += 1
+        if entry.tries == 1:
+            entry.first_try_at = now
+        self.slot.send(entry.record, entry.tries, self.finish)
+
+    def finish(self, result: Result) -> None:
+        entry = self.entry
+        assert entry is not None, "an answer without a request"
+        self.entry = None
+        self._pool.finished(self, entry, result)
+
+
+class ExecutorPool:
+    """take gives the next record or None; finished is told what an attempt came to."""
+
+    __slots__ = (
+        "_all",
+        "_deadline_timer",
+        "_delivery",
+        "_finished",
+        "_idle",
+        "_scheduler",
+        "_take",
+        "_tick_seconds",
+        "_timeout_seconds",
+        "busy",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        delivery: Delivery,
+        timeout_seconds: float,
+        take: Take,
+        finished: Finished,
+    ) -> None:
+        self._scheduler = scheduler
+        self._delivery = delivery
+        self._timeout_seconds = timeout_seconds
+        self._tick_seconds = min(0.1, timeout_seconds / 10)
+        self._take = take
+        self._finished = finished
+        self._all: set[Executor] = set()
+        self._idle: list[Executor] = []
+        self._deadline_timer: Timer | None = None
+        self.wanted = 0
+        self.busy = 0
+
+    @property
+    def running(self) -> int:
+        return len(self._all)
+
+    def executing(self) -> Iterator[Executor]:
+        return (executor for executor in self._all if executor.entry is not None)
+
+    def resize(self, wanted: int) -> None:
+        """Grow at once; shrink as requests finish."""
+        self.wanted = wanted
+        while len(self._all) > wanted and self._idle:
+            self._retire(self._idle.pop(0))
+        while len(self._all) < wanted:
+            executor = Executor(self, self._delivery.open_slot())
+            self._all.add(executor)
+            self._idle.append(executor)
+        self.kick()
+
+    def kick(self) -> None:
+        """There may be something to take."""
+        while self._idle:
+            entry = self._take()
+            if entry is None:
+                return
+            self._start(self._idle.pop(), entry)
+
+    def finished(self, executor: Executor, entry: InFlight, result: Result) -> None:
+        self.busy -= 1
+        self._finished(entry, result)
+        if len(self._all) > self.wanted:
+            self._retire(executor)
+            return
+        following = self._take()
+        if following is None:
+            self._idle.append(executor)
+        else:
+            self._start(executor, following)
+
+    def abort_all(self) -> list[InFlight]:
+        """Cut every running request; the records, whose attempts came to nothing."""
+        aborted = []
+        for executor in list(self.executing()):
+            assert executor.entry is not None
+            executor.slot.abort()
+            aborted.append(executor.entry)
+            executor.entry = None
+            self._idle.append(executor)
+        self.busy = 0
+        return aborted
+
+    def close(self) -> None:
+        """Close the connections; nothing may be executing."""
+        self.wanted = 0
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+            self._deadline_timer = None
+        while self._idle:
+            self._retire(self._idle.pop())
+
+    def _start(self, executor: Executor, entry: InFlight) -> None:
+        self.busy += 1
+        now = self._scheduler.time()
+        executor.start(entry, now, self._timeout_seconds)
+        if self._deadline_timer is None:
+            self._deadline_timer = self._scheduler.call_at(executor.deadline, self._check_deadlines)
+
+    def _retire(self, executor: Executor) -> None:
+        self._all.discard(executor)
+        executor.slot.close()
+
+    def _check_deadlines(self) -> None:
+        """One timer for all: it stands at the earliest deadline, a tick apart at least."""
+        now = self._scheduler.time()
+        for executor in [e for e in self.executing() if e.deadline <= now]:
+            sent = executor.slot.abort()
+            detail = f"no answer within {self._timeout_seconds:g} s"
+            executor.finish(Failed(FailureKind.TIMEOUT, detail, sent))
+        earliest = min((executor.deadline for executor in self.executing()), default=None)
+        self._deadline_timer = None
+        if earliest is not None:
+            when = max(earliest, now + self._tick_seconds)
+            self._deadline_timer = self._scheduler.call_at(when, self._check_deadlines)

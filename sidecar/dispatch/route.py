@@ -1,0 +1,568 @@
+"""A route: records of some topics go to one target, with its own everything.
+
+Owner of: the buffer, the offsets, the executors, the delays and the breaker of this route; all on
+the loop, all in plain callbacks. It is what the fetch thread talks to (ports.FetchSink).
+
+Invariants:
+* Every record that was handed over leaves exactly once, by _leave; in flight is what has not.
+* A record that waits holds a place under the threshold but no executor.
+* Cancelling (revocation, stop, shrinking) is never a failure of the application: it counts no
+  attempt, parks nothing and settles nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from random import Random
+from typing import Final
+
+from sidecar.core.breaker import Breaker, State
+from sidecar.core.buffer import Buffer
+from sidecar.core.classify import Verdict, classify, describe, retry_after_seconds
+from sidecar.core.commands import Finish, Revoked, StopFetching, Wake
+from sidecar.core.ledger import InFlight
+from sidecar.core.places import Places
+from sidecar.core.retry import RetrySchedule
+from sidecar.dispatch.at_least_once import AtLeastOnce
+from sidecar.dispatch.at_most_once import AtMostOnce
+from sidecar.dispatch.availability import Availability
+from sidecar.dispatch.counters import Counters
+from sidecar.dispatch.delays import Delays
+from sidecar.dispatch.executors import ExecutorPool
+from sidecar.dispatch.offsets import Offsets
+from sidecar.dispatch.parker import Parker
+from sidecar.model import (
+    Answer,
+    Assignment,
+    Guarantee,
+    OnExhausted,
+    Outcome,
+    Record,
+    Result,
+    Start,
+)
+from sidecar.ports import CommitResult, Delivery, Mailbox, Parking, Scheduler, Timer
+from sidecar.settings import RouteSettings
+
+log = logging.getLogger(__name__)
+
+CLEAR_AGAIN_SECONDS: Final = 0.2
+REVOKE_RESERVE: Final = 0.1  # of the time for a revocation: for its commit
+
+
+class Phase(Enum):
+    """Where a route is in its life."""
+
+    WAITING = "waiting"  # for the application; nothing is fetched yet
+    RUNNING = "running"
+    DRAINING = "draining"  # finishing what executes
+    LEAVING = "leaving"  # the last commit, and out of the group
+    ENDED = "ended"
+
+
+class _Revocation:
+    """A revocation that waits for what executes or is being parked."""
+
+    __slots__ = ("assignments", "request", "timer", "waiting")
+
+    def __init__(self, request: int, assignments: Sequence[Assignment]) -> None:
+        self.request = request
+        self.assignments = assignments
+        self.waiting: set[InFlight] = set()
+        self.timer: Timer | None = None
+
+
+class Route:
+    """See the module.
+
+    start_fetching starts the fetch thread; it is called once, when the application is first
+    reachable. failed is called when the fetch thread died: the process is to be stopped. ended is
+    called once, after a drain, with the error of the fetch thread if it had one.
+    """
+
+    def __init__(
+        self,
+        settings: RouteSettings,
+        *,
+        commit_interval_seconds: float,
+        scheduler: Scheduler,
+        wall_clock: Callable[[], float],
+        random: Random,
+        delivery: Delivery,
+        parking: Parking | None,
+        mailbox: Mailbox,
+        places: Places,
+        start_fetching: Callable[[], None],
+        failed: Callable[[Route, BaseException], None],
+        ended: Callable[[Route, BaseException | None], None],
+    ) -> None:
+        self.settings: Final = settings
+        self.counters: Final = Counters()
+        self._commit_interval = commit_interval_seconds
+        self._scheduler = scheduler
+        self._wall_clock = wall_clock
+        self._mailbox = mailbox
+        self._places = places
+        self._start_fetching = start_fetching
+        self._failed = failed
+        self._ended = ended
+        self._keeps = settings.guarantee is Guarantee.AT_LEAST_ONCE
+        self._on_exhausted = settings.on_exhausted
+        retry = settings.retry
+        self._schedule = RetrySchedule(
+            max_attempts=retry.max_attempts,
+            initial_backoff_seconds=retry.initial_backoff_seconds,
+            max_backoff_seconds=retry.max_backoff_seconds,
+            max_age_seconds=retry.max_age_seconds,
+            random=random,
+        )
+        self._ready = Buffer()
+        self._offsets: Offsets = (
+            AtLeastOnce(self._ready, mailbox)
+            if self._keeps
+            else AtMostOnce(self._ready, mailbox, self._allowance, self._clear_later)
+        )
+        self._delays = Delays(scheduler, self._due)
+        self._pool = ExecutorPool(
+            scheduler, delivery, settings.timeout_seconds, self._take, self._finished
+        )
+        self.breaker: Final = Breaker(scheduler.time())
+        self._availability = Availability(scheduler, delivery, self.breaker, self._reachable)
+        self._parker = Parker(scheduler, wall_clock, self._schedule, parking, self._parked)
+        self.phase = Phase.WAITING
+        self.paused = False  # by the operator
+        self.halted = ""  # the reason, when on_exhausted: halt stopped the route
+        self.trouble = ""  # what the fetch thread last reported
+        self.trouble_at = 0.0
+        self.lost_records: Final[list[Record]] = []  # cut at the end of a drain (at_most_once)
+        self._fetch_error: BaseException | None = None
+        self._leaving: set[Assignment] = set()
+        self._revocations: dict[int, _Revocation] = {}
+        self._commit_timer: Timer | None = None
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Look for the application; fetching begins when it is there."""
+        self._pool.resize(self.settings.executors)
+        self._availability.start()
+
+    def drain(self) -> None:
+        """Stop fetching, give back what was not started, finish what executes, then leave."""
+        if self.phase is Phase.WAITING:
+            self._end(None)
+            return
+        if self.phase is not Phase.RUNNING:
+            return
+        self.phase = Phase.DRAINING
+        self._mailbox.post(StopFetching())
+        self._leave_all(self._offsets.stop())
+        if self._keeps:
+            self._leave_all(self._delays.discard_all())
+        self._pool.kick()
+        self._check_drained()
+
+    def cut(self) -> None:
+        """End at once: what is not finished stays uncommitted, or is lost (at_most_once)."""
+        if self.phase in (Phase.WAITING, Phase.RUNNING):
+            self.drain()
+        if self.phase is Phase.DRAINING:
+            unfinished = self._pool.abort_all()
+            unfinished += self._parker.give_up()
+            self._give_up(unfinished)
+
+    def ended(self, error: BaseException | None) -> None:
+        """The fetch thread is over."""
+        if self.phase is Phase.LEAVING:
+            self._end(error)
+            return
+        # It died. What was committed for at_most_once can still be finished; the rest repeats.
+        self._fetch_error = error or RuntimeError("the fetch thread ended by itself")
+        self._failed(self, self._fetch_error)
+
+    def _check_drained(self) -> None:
+        if self.phase is not Phase.DRAINING:
+            return
+        if self._pool.busy or len(self._parker):
+            return
+        if self._offsets.pending and self._fetch_error is None:
+            return
+        if (len(self._ready) or len(self._delays)) and self._may_dispatch():
+            return
+        self._give_up([])  # if the application is not there, nothing more will come of the rest
+
+    def _give_up(self, unfinished: list[InFlight]) -> None:
+        unfinished += self._offsets.abandon()
+        unfinished += self._delays.discard_all()
+        unfinished += self._ready.discard_all()
+        if not self._keeps:
+            self.lost_records += [entry.record for entry in unfinished]
+            self.counters.lost += len(unfinished)
+        self._leave_all(unfinished)
+        self.phase = Phase.LEAVING
+        self._stop_timers()
+        if self._fetch_error is not None:
+            self._end(self._fetch_error)
+        else:
+            self._mailbox.post(Finish(self._offsets.final()))
+
+    def _end(self, error: BaseException | None) -> None:
+        self.phase = Phase.ENDED
+        self._stop_timers()
+        self._pool.close()
+        self._ended(self, error)
+
+    def _stop_timers(self) -> None:
+        self._availability.stop()
+        if self._commit_timer is not None:
+            self._commit_timer.cancel()
+            self._commit_timer = None
+
+    # --- by the operator ----------------------------------------------------------------------
+
+    def set_executors(self, count: int) -> None:
+        self._pool.resize(count)
+        self._offsets.refill()
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        self.halted = ""
+        self._go_on()
+
+    # --- from the fetch thread ----------------------------------------------------------------
+
+    def assigned(self, starts: Sequence[Start]) -> None:
+        self._offsets.assigned(starts)
+        log.info("assigned %s", ", ".join(f"{s.assignment} at {s.offset}" for s in starts))
+
+    def received(self, records: list[Record]) -> None:
+        self.counters.received += len(records)
+        if self.phase is not Phase.RUNNING:
+            self._free(records)
+            return
+        unwanted = self._offsets.received(records, self._scheduler.time())
+        if unwanted:
+            self.counters.already_done += len(unwanted)
+            self._free(unwanted)
+        self._pool.kick()
+
+    def positions(self, positions: Mapping[Assignment, int]) -> None:
+        self._offsets.positions(positions)
+
+    def revoke(self, request: int, assignments: Sequence[Assignment], timeout: float) -> None:
+        self.counters.rebalances += 1
+        log.info("revoked %s", ", ".join(map(str, assignments)))
+        revocation = _Revocation(request, assignments)
+        leaving = set(assignments)
+        self._leaving |= leaving
+        self._withdraw(assignments)
+        if self._keeps:
+            revocation.waiting.update(
+                e.entry
+                for e in self._pool.executing()
+                if e.entry is not None and e.entry.record.assignment in leaving
+            )
+            revocation.waiting.update(
+                entry for entry in self._parker.entries() if entry.record.assignment in leaving
+            )
+        self._revocations[request] = revocation
+        if not revocation.waiting:
+            self._answer_revocation(revocation)
+            return
+        revocation.timer = self._scheduler.call_later(
+            timeout * (1 - REVOKE_RESERVE), self._answer_revocation, revocation
+        )
+
+    def lost(self, assignments: Sequence[Assignment]) -> None:
+        self.counters.rebalances += 1
+        log.warning("lost %s: others may own them by now", ", ".join(map(str, assignments)))
+        self._leaving.update(assignments)
+        self._withdraw(assignments)
+        self._offsets.release(assignments)
+        self._forget(assignments)
+
+    def commit_done(self, result: CommitResult) -> None:
+        if result.error is not None:
+            self.counters.commit_failures += 1
+            log.warning("commit failed: %s", result.error)
+        self._leave_all(self._offsets.commit_done(result))
+        self._pool.kick()
+        self._check_drained()
+
+    def out_of_range(self, assignment: Assignment, offset: int, reason: str) -> None:
+        self.counters.out_of_range += 1
+        log.error("%s: %s; reading on at %d", assignment.partition, reason, offset)
+
+    def fetch_trouble(self, description: str) -> None:
+        self.trouble = description
+        self.trouble_at = self._scheduler.time()
+        log.warning("kafka: %s", description)
+
+    # --- rebalance ----------------------------------------------------------------------------
+
+    def _withdraw(self, assignments: Sequence[Assignment]) -> None:
+        """Give back what was not started: the next owner has it."""
+        entries = self._offsets.withdraw(assignments)
+        if self._keeps:
+            for assignment in assignments:
+                entries += self._delays.discard(assignment)
+        self._leave_all(entries)
+
+    def _answer_revocation(self, revocation: _Revocation) -> None:
+        if self._revocations.pop(revocation.request, None) is None:
+            return
+        if revocation.timer is not None:
+            revocation.timer.cancel()
+        if revocation.waiting:
+            log.info(
+                "%d records of revoked partitions are still executing; the next owner repeats them",
+                len(revocation.waiting),
+            )
+        positions = self._offsets.release(revocation.assignments)
+        self._mailbox.post(Revoked(revocation.request, positions))
+        self._forget(revocation.assignments)
+
+    def _forget(self, assignments: Iterable[Assignment]) -> None:
+        for assignment in assignments:
+            assignment.live = False
+            self._leaving.discard(assignment)
+
+    # --- dispatch -----------------------------------------------------------------------------
+
+    def _may_dispatch(self) -> bool:
+        if self.phase is Phase.DRAINING:  # what is committed is finished even while paused
+            return self.breaker.state in (State.UP, State.TRIAL) and self._pool.wanted > 0
+        return not self.paused and not self.halted and self.phase is Phase.RUNNING
+
+    def _take(self) -> InFlight | None:
+        """The next record for an executor, if one may start."""
+        breaker = self.breaker
+        if not breaker.may_start() or not self._may_dispatch():
+            return None
+        entry = self._ready.take()
+        if entry is not None:
+            breaker.started()
+        if not self._keeps:
+            self._offsets.refill()
+        return entry
+
+    def _allowance(self) -> int:
+        """How many more records are to be committed for the executors (at_most_once).
+
+        Enough to keep them busy while the next run is committed, and no more: what is committed
+        and not started is lost in a crash.
+        """
+        if not self.breaker.may_start() or not self._may_dispatch():
+            return 0
+        if self.breaker.state is State.TRIAL:
+            return 1 - len(self._ready)
+        wanted = self._pool.wanted
+        return 2 * wanted - len(self._ready) if len(self._ready) <= wanted else 0
+
+    def _clear_later(self) -> None:
+        self._scheduler.call_later(CLEAR_AGAIN_SECONDS, self._offsets.refill)
+
+    def _reachable(self) -> None:
+        """A probe got through."""
+        if self.phase is Phase.WAITING:
+            log.info("the application is there; fetching begins")
+            self.phase = Phase.RUNNING
+            self._start_fetching()
+            self._commit_timer = self._scheduler.call_later(self._commit_interval, self._tick)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._offsets.refill()
+        self._pool.kick()
+
+    def _tick(self) -> None:
+        self._commit_timer = self._scheduler.call_later(self._commit_interval, self._tick)
+        self._offsets.commit()
+
+    def _finished(self, entry: InFlight, result: Result) -> None:
+        """An attempt came to something."""
+        verdict = classify(result, answered_before=self.counters.delivered > 0)
+        if verdict.outcome is Outcome.DELIVERED:
+            self.counters.delivered += 1
+            self._app_answered()
+            self._settle(entry)
+        else:
+            self._not_delivered(entry, result, verdict)
+
+    def _app_answered(self) -> None:
+        if self.breaker.state is not State.UP:
+            log.info("the application answers again")
+            self.breaker.answered(self._scheduler.time())
+            self._go_on()
+        else:
+            self.breaker.answered(0.0)
+
+    def _not_delivered(self, entry: InFlight, result: Result, verdict: Verdict) -> None:
+        self.counters.failures[verdict.reason] += 1
+        # An outage, or one record's own fault? It is the record's if others were delivered
+        # since it was tried before.
+        others_fine = 0 <= entry.deliveries_seen < self.counters.delivered
+        entry.deliveries_seen = self.counters.delivered
+        outcome = verdict.outcome
+        if outcome is Outcome.APP_DOWN and others_fine and not verdict.opens_breaker:
+            outcome = Outcome.RETRY
+        if outcome is Outcome.APP_DOWN:
+            self._app_down(describe(result), verdict.opens_breaker)
+        else:
+            self._app_answered()
+        if not self._keeps and not verdict.unprocessed:
+            self._dispose(entry, result, verdict.reason)
+            return
+        match outcome:
+            case Outcome.APP_DOWN:
+                self._wait_for_app(entry)
+            case Outcome.DEFERRED:
+                entry.attempts += others_fine
+                self._try_again(entry, result, verdict.reason)
+            case Outcome.RETRY:
+                entry.attempts += 1
+                self._try_again(entry, result, verdict.reason)
+            case Outcome.REJECTED:
+                entry.attempts += 1
+                self._dispose(entry, result, verdict.reason)
+            case Outcome.DELIVERED | Outcome.CANCELLED:
+                raise AssertionError(f"not a failed attempt: {outcome}")
+
+    def _app_down(self, error: str, at_once: bool) -> None:
+        was = self.breaker.state
+        if self.breaker.app_down(self._scheduler.time(), error, at_once):
+            self._availability.watch()
+        if self.breaker.state is not was:
+            log.warning("the application is down, intake is held: %s", error)
+
+    def _wait_for_app(self, entry: InFlight) -> None:
+        """No attempt is counted; another record of another partition may be the next trial."""
+        if self._goes_back(entry):
+            self._leave(entry)
+        elif self.breaker.state is State.UP:
+            self._delay(entry, self._schedule.backoff(entry.tries))
+        else:
+            self._ready.add(entry)
+            self._check_drained()
+
+    def _try_again(self, entry: InFlight, result: Result, reason: str) -> None:
+        now = self._scheduler.time()
+        if self._schedule.exhausted(entry.attempts, now - entry.first_try_at):
+            self._dispose(entry, result, reason)
+        elif self._goes_back(entry):
+            self._leave(entry)
+        else:
+            wait = self._schedule.backoff(entry.tries)
+            if isinstance(result, Answer) and result.retry_after is not None:
+                longest = self.settings.retry.retry_after_max_seconds
+                asked = retry_after_seconds(result.retry_after, self._wall_clock(), longest)
+                wait = max(wait, asked)
+            self._delay(entry, wait)
+
+    def _goes_back(self, entry: InFlight) -> bool:
+        """Whether the record is left to another owner, or to the next start."""
+        if not self._keeps:
+            return False
+        assignment = entry.record.assignment
+        return not assignment.live or assignment in self._leaving or self.phase is not Phase.RUNNING
+
+    def _delay(self, entry: InFlight, seconds: float) -> None:
+        self.counters.retries += 1
+        self._delays.add(entry, self._scheduler.time() + seconds)
+
+    def _due(self, entries: list[InFlight]) -> None:
+        for entry in entries:
+            self._ready.add(entry)
+        self._pool.kick()
+        self._check_drained()
+
+    # --- leaving ------------------------------------------------------------------------------
+
+    def _dispose(self, entry: InFlight, result: Result, reason: str) -> None:
+        """No further attempt now: do what on_exhausted says."""
+        if self._keeps and not entry.record.assignment.live:
+            self._leave(entry)  # the next owner decides
+            return
+        match self._on_exhausted:
+            case OnExhausted.PARK:
+                self._parker.park(entry, result, reason)
+            case OnExhausted.DROP:
+                self.counters.dropped += 1
+                log.error("dropped %s: %s", entry.record, describe(result))
+                self._settle(entry)
+            case OnExhausted.HALT:
+                if self._goes_back(entry):
+                    self._leave(entry)
+                    return
+                self.halted = f"{entry.record}: {describe(result)}"
+                log.error("halted until resumed, %s", self.halted)
+                entry.attempts = 0
+                self._ready.put_back([entry])
+            case OnExhausted.RETRY_FOREVER:
+                if self._goes_back(entry):
+                    self._leave(entry)
+                else:
+                    self._delay(entry, self._schedule.backoff_bound(entry.tries))
+
+    def _parked(self, entry: InFlight) -> None:
+        self.counters.parked += 1
+        self._settle(entry)
+
+    def _settle(self, entry: InFlight) -> None:
+        """The record is done for good."""
+        self._offsets.settled(entry)
+        self._leave(entry)
+
+    def _leave(self, entry: InFlight) -> None:
+        """The record is not in flight any more."""
+        record = entry.record
+        record.assignment.freed += 1
+        places = self._places
+        places.freed_bytes += record.size
+        places.freed += 1
+        if 0 < places.wake_at <= places.freed:
+            places.wake_at = 0
+            self._mailbox.post(Wake())
+        if self._revocations:
+            for revocation in list(self._revocations.values()):
+                revocation.waiting.discard(entry)
+                if not revocation.waiting:
+                    self._answer_revocation(revocation)
+        if self.phase is Phase.DRAINING:
+            self._scheduler.call_soon(self._check_drained)  # the executor is not free yet
+
+    def _leave_all(self, entries: Iterable[InFlight]) -> None:
+        for entry in entries:
+            self._leave(entry)
+
+    def _free(self, records: Iterable[Record]) -> None:
+        """Records that never became an entry leave in flight."""
+        places = self._places
+        for record in records:
+            record.assignment.freed += 1
+            places.freed_bytes += record.size
+            places.freed += 1
+
+    # --- what is -------------------------------------------------------------------------------
+
+    @property
+    def executing(self) -> int:
+        return self._pool.busy
+
+    @property
+    def buffered(self) -> int:
+        run = self.in_flight - self.executing - self.delayed
+        return max(0, run)
+
+    @property
+    def delayed(self) -> int:
+        return len(self._delays) + len(self._parker)
+
+    @property
+    def in_flight(self) -> int:
+        return self._places.in_flight
