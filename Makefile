@@ -1,0 +1,73 @@
+# Everything runs in .venv, which the first target that needs it builds from requirements-dev.lock.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST_ARGS ?=
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(STAMP) ## Run everything in one process: broker, toy application, load, dashboard
+	$(BIN)/sidecar demo
+
+.PHONY: check
+check: lint test ## Lint, then test
+
+.PHONY: test
+test: $(STAMP) ## Run all tests (real broker: Java + Maven, Docker, or KAFKA_BOOTSTRAP_SERVERS)
+	$(BIN)/pytest -m "not chaos" $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: $(STAMP) ## Check style, format, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: $(STAMP) ## Format, and fix what can be fixed by itself
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: chaos
+chaos: $(STAMP) ## Long runs with brokers, applications and sidecars killed under load
+	$(BIN)/pytest -m chaos -s $(PYTEST_ARGS)
+
+.PHONY: bench
+bench: $(STAMP) ## Measure cost per message, latency, head of line, isolation, memory, start
+	$(BIN)/python -m bench
+
+.PHONY: venv
+venv: $(STAMP) ## Build or update .venv
+
+.PHONY: lock
+lock: ## Pin the dependencies anew (needs uv; UPGRADE=--upgrade for newer ones)
+	$(UV_COMPILE) pyproject.toml -o requirements.lock
+	$(UV_COMPILE) pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
+
+.PHONY: clean
+clean: ## Remove .venv and every cache of the tools
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+
+# Universal: one file for every supported Python, Linux and macOS, x86-64 and ARM; with hashes.
+UV_COMPILE := uv pip compile -q --universal --generate-hashes --python-version 3.11 \
+	--custom-compile-command "make lock" --no-annotate $(UPGRADE)
+
+$(STAMP): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: Python 3.11 or newer is needed; choose one: make PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "make: this Python cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
