@@ -1,0 +1,1 @@
+"""Stand-ins that pass the same contract as what they stand for."""
