@@ -23,7 +23,7 @@ from sidecar.config_problems import Path as TreePath
 from sidecar.config_problems import annotation_at, dotted, item_of, may_be_null, model_of
 from sidecar.core.kafka_properties import properties
 from sidecar.core.kafka_rules import property_of_variable
-from sidecar.errors import Problem
+from sidecar.errors import ConfigError, Problem
 
 PREFIX = "SIDECAR_"
 _KAFKA = "kafka"
@@ -76,12 +76,16 @@ def sources_of(
     overrides: Mapping[str, Any],
     problems: list[Problem],
 ) -> tuple[PydanticBaseSettingsSource, ...]:
-    """The sources by precedence. problems grows while they are read and when they are merged."""
-    trees = (
-        dict(overrides),
-        environment_tree(settings, env, problems),
-        {} if file is None else file_tree(file, problems),
-    )
+    """The sources by precedence. problems grows while they are read and when they are merged.
+
+    Raises ConfigError where the file is no tree at all: what would be missing is not known.
+    """
+    trees = [dict(overrides), environment_tree(settings, env, problems)]
+    if file is not None:
+        try:
+            trees.append(file_tree(file))
+        except ConfigError as error:
+            raise ConfigError([*problems, *error.problems]) from None
     return tuple(Layer(settings, tree, env, problems) for tree in trees)
 
 
@@ -173,27 +177,28 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def file_tree(file: Path, problems: list[Problem]) -> Tree:
+def file_tree(file: Path) -> Tree:
+    """What the file holds. Raises ConfigError with one problem."""
+    where = str(file)
     try:
-        text = file.read_text(encoding="utf-8")
-        tree = _StrictLoader(text).get_single_data()
+        tree = _StrictLoader(file.read_text(encoding="utf-8")).get_single_data()
     except OSError as error:
-        problems.append(Problem(str(file), f"cannot be read: {error.strerror}"))
+        said = f"cannot be read: {error.strerror}"
     except UnicodeDecodeError:
-        problems.append(Problem(str(file), "is not UTF-8 text"))
+        said = "is not UTF-8 text"
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        said = " ".join(filter(None, (error.context, error.problem)))
-        problems.append(Problem(f"{file}{line}", f"is not valid YAML: {said}"))
+        if mark := error.problem_mark or error.context_mark:
+            where = f"{file}:{mark.line + 1}:{mark.column + 1}"
+        reason = " ".join(filter(None, (error.context, error.problem)))
+        said = f"is not valid YAML: {reason}"
     except yaml.YAMLError as error:
-        problems.append(Problem(str(file), f"is not valid YAML: {str(error).splitlines()[0]}"))
+        said = f"is not valid YAML: {str(error).splitlines()[0]}"
     else:
         if isinstance(tree, dict):
             return tree
         said = "is empty" if tree is None else "must hold a mapping of settings"
-        problems.append(Problem(str(file), f"{said}; it begins with kafka: and routes:"))
-    return {}
+        said += "; it begins with kafka: and routes:"
+    raise ConfigError([Problem(where, said)])
 
 
 # --- environment --------------------------------------------------------------------------------

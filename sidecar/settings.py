@@ -328,8 +328,10 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     kafka: Annotated[Mapping[str, KafkaValue], WithJsonSchema(_KAFKA_SCHEMA)] = Field(
+        default_factory=dict,
+        validate_default=True,
         description="librdkafka properties of the consumer, and of the producer where they apply;"
-        " a value may be {file: PATH} or {env: NAME}"
+        " a value may be {file: PATH} or {env: NAME}",
     )
     routes: tuple[RouteSettings, ...] = Field(min_length=1, description="what goes where")
     app: AppSettings = Field(default_factory=AppSettings, description="the application")
@@ -436,6 +438,14 @@ def load_settings(
         # The validation error holds the raw input, secrets included: it must not be chained.
         raise ConfigError(_by_variable(problems, env)) from None
     return settings
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of the configuration file."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Settings.model_json_schema(),
+    }
 
 
 def _by_variable(problems: list[Problem], env: Mapping[str, str]) -> list[Problem]:

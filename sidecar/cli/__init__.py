@@ -1,0 +1,89 @@
+"""The command line: one module per command, imported only when it is the one that was asked for.
+
+A command module has `main(args) -> int`, and `add_arguments(parser)` where it takes any. Exit
+codes: 0 clean, 1 runtime failure, 2 usage or configuration. A user's mistake is one line on
+standard error, never a traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from difflib import get_close_matches
+from enum import IntEnum
+from importlib import import_module
+from typing import NoReturn
+
+import sidecar
+from sidecar.errors import ConfigError, SidecarError
+
+COMMANDS = {
+    "run": "consume and deliver until told to stop",
+    "check": "try configuration, brokers, topics, permissions and the app, and say what to fix",
+    "demo": "broker, toy app and load in one process: nothing else is needed",
+    "config-schema": "print the JSON schema of the configuration file",
+}
+
+
+class ExitCode(IntEnum):
+    CLEAN = 0
+    FAILURE = 1
+    USAGE = 2
+
+
+class Parser(ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(ExitCode.USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and arguments[0] in COMMANDS:
+        return _run(arguments[0], arguments[1:])
+    listing = "\n".join(f"  {name:<15} {text}" for name, text in COMMANDS.items())
+    parser = Parser(
+        prog="sidecar",
+        usage="sidecar COMMAND [OPTIONS]",
+        description="Consumes Kafka into a bounded buffer and POSTs each message to an app.",
+        epilog=f"commands:\n{listing}\n\n`sidecar COMMAND --help` tells the options of one.",
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"sidecar {sidecar.__version__}")
+    parser.add_argument("command", nargs="?", help=SUPPRESS)
+    return parser.error(_wrong_command(parser.parse_known_args(arguments)[0].command))
+
+
+def _wrong_command(command: str | None) -> str:
+    if command is None:
+        return "a command is missing: " + ", ".join(COMMANDS)
+    if command in COMMANDS:
+        return f"options belong behind the command: sidecar {command} …"
+    nearest = get_close_matches(command, COMMANDS, n=1)
+    hint = f"did you mean {nearest[0]}?" if nearest else "there are " + ", ".join(COMMANDS)
+    return f"unknown command {command!r}; {hint}"
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
+    module = import_module(f"sidecar.cli.{name.replace('-', '_')}")
+    parser = Parser(prog=f"sidecar {name}", description=COMMANDS[name], allow_abbrev=False)
+    if hasattr(module, "add_arguments"):
+        module.add_arguments(parser)
+    args = parser.parse_args(arguments)
+    try:
+        return int(module.main(args))
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"sidecar: {' '.join(str(problem).split())}", file=sys.stderr)
+        return ExitCode.USAGE
+    except SidecarError as error:
+        print(f"sidecar: {' '.join(str(error).split())}", file=sys.stderr)
+        return ExitCode.FAILURE
+    except BrokenPipeError:
+        # The reader of the output has gone (`… | head`): the exit must not complain about it.
+        sys.stdout = None
+        return ExitCode.FAILURE
+    except KeyboardInterrupt:
+        return ExitCode.FAILURE

@@ -1,0 +1,212 @@
+"""Tries a real cluster without consuming or writing: reachable, topics, group, dead letters.
+
+Blocking, bounded by SECONDS per question. Every finding names what was asked and the way out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AclOperation, AdminClient
+
+from sidecar.core.findings import Finding, fail, ok, warn
+from sidecar.kafka.client_config import client_config, consumer_config
+from sidecar.settings import RouteSettings, Settings
+
+SECONDS: Final = 10.0
+_T = TypeVar("_T")
+
+_HINTS: Final = {
+    KafkaError._AUTHENTICATION: "the login was refused: check sasl.mechanisms, sasl.username and"
+    " sasl.password",
+    KafkaError._SSL: "TLS failed: check security.protocol, ssl.ca.location and the port",
+    KafkaError._RESOLVE: "a host name does not resolve: check bootstrap.servers",
+    KafkaError._TRANSPORT: "no connection: check bootstrap.servers, security.protocol and the"
+    " network's rules",
+    KafkaError._ALL_BROKERS_DOWN: "no connection: check bootstrap.servers and security.protocol",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "allow the user Describe and Read on it",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "allow the user Describe and Read on the group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "allow the user this operation on the cluster",
+}
+
+
+def check_kafka(settings: Settings) -> Iterator[Finding]:
+    if settings.embedded_broker:
+        yield ok("kafka", "the embedded broker is started with the sidecar")
+        return
+    yield from _Check(settings).findings()
+
+
+class _Check:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._trouble: list[KafkaError] = []
+        # The binding's stubs know no callbacks in the configuration.
+        config: dict[str, Any] = {**client_config(settings), "error_cb": self._trouble.append}
+        self._admin = AdminClient({**config, "log_level": 0})
+        self._partitions: dict[str, int] = {}
+
+    def findings(self) -> Iterator[Finding]:
+        address = self._settings.kafka_text("bootstrap.servers")
+        try:
+            cluster = self._admin.list_topics(timeout=SECONDS)
+        except KafkaException as error:
+            yield fail("kafka", f"{address}: {self._reason(error)}")
+            return
+        self._partitions = {
+            name: len(topic.partitions)
+            for name, topic in cluster.topics.items()
+            if topic.error is None
+        }
+        yield ok("kafka", f"{address}: {len(cluster.brokers)} brokers")
+        for route in self._settings.routes:
+            topics = list(route.topics or ())
+            if route.pattern is not None:
+                topics, finding = self._matching(route, route.pattern)
+                yield finding
+            for topic in topics:
+                yield self._topic(route, topic, AclOperation.READ, "read")
+            if route.dead_letter is not None:
+                yield self._topic(route, route.dead_letter.topic, AclOperation.WRITE, "write")
+            yield from self._group(route, [topic for topic in topics if topic in self._partitions])
+
+    # --- topics -----------------------------------------------------------------------------
+
+    def _matching(self, route: RouteSettings, pattern: str) -> tuple[list[str], Finding]:
+        topics = sorted(name for name in self._partitions if re.match(pattern, name))
+        subject = f"route {route.name}"
+        if topics:
+            return topics, ok(subject, f"pattern {pattern} matches {len(topics)} topics")
+        return topics, warn(
+            subject, f"pattern {pattern} matches no topic the user may see: correct it, or wait"
+        )
+
+    def _topic(
+        self, route: RouteSettings, topic: str, operation: AclOperation, verb: str
+    ) -> Finding:
+        subject = f"route {route.name}"
+        what = f"topic {topic}" if verb == "read" else f"dead-letter topic {topic}"
+        try:
+            description = self._ask(
+                self._admin.describe_topics(
+                    TopicCollection([topic]),
+                    include_authorized_operations=True,
+                    request_timeout=SECONDS,
+                )[topic]
+            )
+        except KafkaException as error:
+            return self._undescribed(subject, topic, what, error.args[0])
+        count = len(description.partitions)
+        self._partitions[topic] = count
+        allowed = description.authorized_operations
+        if allowed and not {operation, AclOperation.ALL} & set(allowed):
+            return fail(
+                subject,
+                f"{what} may not be {'read' if verb == 'read' else 'written'}: allow the user"
+                f" {operation.name.capitalize()} on it",
+            )
+        return ok(subject, f"{what}: {count} partitions")
+
+    def _undescribed(self, subject: str, topic: str, what: str, error: KafkaError) -> Finding:
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return fail(subject, f"{what} does not exist: create it, or correct the name")
+        if topic in self._partitions and error.code() not in _HINTS:
+            # Brokers that cannot describe topics still list them.
+            return ok(subject, f"{what}: {self._partitions[topic]} partitions")
+        return fail(subject, f"{what}: {self._said(error)}")
+
+    # --- group ------------------------------------------------------------------------------
+
+    def _group(self, route: RouteSettings, topics: list[str]) -> Iterator[Finding]:
+        group = self._settings.group_of(route)
+        subject = f"route {route.name}"
+        try:
+            described = self._ask(
+                self._admin.describe_consumer_groups(
+                    [group], include_authorized_operations=True, request_timeout=SECONDS
+                )[group]
+            )
+        except KafkaException as error:
+            code = error.args[0].code()
+            # A group that nobody has joined yet is unknown to newer brokers.
+            if code != KafkaError.GROUP_ID_NOT_FOUND:
+                verdict = fail if code in _HINTS else warn
+                yield verdict(subject, f"group {group}: {self._said(error.args[0])}")
+                return
+        else:
+            allowed = described.authorized_operations
+            if allowed and not {AclOperation.READ, AclOperation.ALL} & set(allowed):
+                yield fail(subject, f"group {group} may not be joined: allow the user Read on it")
+                return
+            if described.state is ConsumerGroupState.STABLE and (
+                other := self._foreign(route, described.partition_assignor)
+            ):
+                yield other
+        yield self._committed(subject, group, topics)
+
+    def _foreign(self, route: RouteSettings, assignor: str) -> Finding | None:
+        """A finding if the members there are assign partitions in a way we do not know."""
+        config = consumer_config(self._settings, route)
+        ours = config.get("partition.assignment.strategy", "").replace(" ", "").split(",")
+        if config.get("group.protocol", "classic") == "consumer" or not assignor:
+            return None
+        if assignor in ours:
+            return None
+        return fail(
+            f"route {route.name}",
+            f"group {config['group.id']} has members that use {assignor}: set"
+            f" partition.assignment.strategy: {assignor}, or choose another group",
+        )
+
+    def _committed(self, subject: str, group: str, topics: list[str]) -> Finding:
+        wanted = [
+            TopicPartition(topic, number)
+            for topic in topics
+            for number in range(self._partitions[topic])
+        ]
+        begin = f"the others begin at the {self._settings.offset_reset.value}"
+        if not wanted:
+            return ok(subject, f"group {group} may be read")
+        try:
+            answer = self._ask(
+                self._admin.list_consumer_group_offsets(
+                    [ConsumerGroupTopicPartitions(group, wanted)], request_timeout=SECONDS
+                )[group]
+            )
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code != KafkaError.GROUP_ID_NOT_FOUND:
+                verdict = fail if code in _HINTS else warn
+                return verdict(subject, f"group {group}: {self._said(error.args[0])}")
+            known = 0
+        else:
+            known = sum(each.offset >= 0 for each in answer.topic_partitions)
+        text = f"group {group} has offsets for {known} of {len(wanted)} partitions"
+        return ok(subject, text if known == len(wanted) else f"{text}; {begin} record")
+
+    # --- errors -----------------------------------------------------------------------------
+
+    def _ask(self, future: Future[_T]) -> _T:
+        return future.result(timeout=2 * SECONDS)
+
+    def _reason(self, error: KafkaException) -> str:
+        """The cause, which the client reports on the side, before the symptom."""
+        self._admin.poll(0)
+        told = [each for each in self._trouble if each.code() in _HINTS]
+        specific = [each for each in told if each.code() != KafkaError._ALL_BROKERS_DOWN]
+        return self._said((specific or told or [error.args[0]])[0])
+
+    def _said(self, error: KafkaError) -> str:
+        hint = _HINTS.get(error.code())
+        return f"{error.str()}; {hint}" if hint else error.str()
