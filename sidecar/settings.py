@@ -15,9 +15,6 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
     FilePath,
     SecretStr,
@@ -29,9 +26,10 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from sidecar.config_checks import route_problems, settings_problems
-from sidecar.config_problems import dotted, problems_of, refusal
-from sidecar.config_sources import PREFIX, path_of_variable, sources_of, with_lists
+from sidecar.config.checks import route_problems, settings_problems
+from sidecar.config.fields import KAFKA_SCHEMA, Count, KafkaValue, PositiveSeconds, Seconds, Section
+from sidecar.config.problems import dotted, problems_of, refusal
+from sidecar.config.sources import PREFIX, path_of_variable, sources_of, with_lists
 from sidecar.core.kafka_rules import (
     EMBEDDED,
     OffsetReset,
@@ -45,32 +43,9 @@ from sidecar.model import Guarantee, OnExhausted
 
 DEFAULT_THRESHOLD = 1000
 DEFAULT_SOCKET = Path("/run/sidecar/admin.sock")
-_YEAR = 31_536_000.0
-
-KafkaValue = str | int | float | bool | SecretStr
 
 
-def _number(value: object) -> object:
-    # pydantic reads true as 1
-    if isinstance(value, bool):
-        raise refusal([Problem("", f"must be a number, not {str(value).lower()}")])
-    return value
-
-
-Seconds = Annotated[
-    float, BeforeValidator(_number), Field(ge=0, le=_YEAR, allow_inf_nan=False, strict=False)
-]
-PositiveSeconds = Annotated[
-    float, BeforeValidator(_number), Field(gt=0, le=_YEAR, allow_inf_nan=False, strict=False)
-]
-Count = Annotated[int, BeforeValidator(_number)]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-class RetrySettings(_Model):
+class RetrySettings(Section):
     """How often and how patiently a record is tried again. The schedule has full jitter."""
 
     max_attempts: Count = Field(
@@ -91,13 +66,13 @@ class RetrySettings(_Model):
     )
 
 
-class DeadLetterSettings(_Model):
+class DeadLetterSettings(Section):
     """Where records go that the app does not take."""
 
     topic: str = Field(description="dead-letter topic")
 
 
-class TlsSettings(_Model):
+class TlsSettings(Section):
     """TLS towards an https target."""
 
     ca_file: FilePath | None = Field(
@@ -127,7 +102,7 @@ def _default_on_exhausted(data: Mapping[str, Any]) -> OnExhausted:
     return OnExhausted.RETRY_FOREVER
 
 
-class RouteSettings(_Model):
+class RouteSettings(Section):
     """Topics, where their records go, and how."""
 
     topics: tuple[str, ...] | None = Field(
@@ -221,7 +196,7 @@ class RouteSettings(_Model):
         return parse_target(self.target)
 
 
-class AppSettings(_Model):
+class AppSettings(Section):
     """The co-located application."""
 
     health: str | None = Field(
@@ -248,7 +223,7 @@ def _token_of(data: Mapping[str, Any]) -> SecretStr | None:
     return None if file is None else SecretStr(file.read_text(encoding="utf-8").strip())
 
 
-class AdminSettings(_Model):
+class AdminSettings(Section):
     """The admin API. Changes need the token, or come through the socket."""
 
     host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
@@ -285,7 +260,7 @@ class AdminSettings(_Model):
         return self.socket is not None and "socket" in self.model_fields_set
 
 
-class LogSettings(_Model):
+class LogSettings(Section):
     """Logs on standard error."""
 
     format: Literal["auto", "json", "text"] = Field(
@@ -294,28 +269,6 @@ class LogSettings(_Model):
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="least severe level that is written"
     )
-
-
-_KAFKA_SCHEMA = {
-    "type": "object",
-    "additionalProperties": {
-        "anyOf": [
-            {"type": ["string", "number", "boolean"]},
-            {
-                "type": "object",
-                "properties": {"file": {"type": "string"}},
-                "required": ["file"],
-                "additionalProperties": False,
-            },
-            {
-                "type": "object",
-                "properties": {"env": {"type": "string"}},
-                "required": ["env"],
-                "additionalProperties": False,
-            },
-        ]
-    },
-}
 
 
 def _revealed(value: Any) -> Any:
@@ -327,7 +280,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    kafka: Annotated[Mapping[str, KafkaValue], WithJsonSchema(_KAFKA_SCHEMA)] = Field(
+    kafka: Annotated[Mapping[str, KafkaValue], WithJsonSchema(KAFKA_SCHEMA)] = Field(
         default_factory=dict,
         validate_default=True,
         description="librdkafka properties of the consumer, and of the producer where they apply;"

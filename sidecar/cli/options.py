@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from sidecar.config_sources import PREFIX
+from sidecar.config.sources import PREFIX
 from sidecar.errors import ConfigError, Problem
 from sidecar.settings import Settings, load_settings
 

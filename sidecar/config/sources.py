@@ -19,8 +19,8 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from sidecar.config_problems import Path as TreePath
-from sidecar.config_problems import annotation_at, dotted, item_of, may_be_null, model_of
+from sidecar.config.problems import Path as TreePath
+from sidecar.config.problems import annotation_at, dotted, item_of, may_be_null, model_of
 from sidecar.core.kafka_properties import properties
 from sidecar.core.kafka_rules import property_of_variable
 from sidecar.errors import ConfigError, Problem

@@ -1,0 +1,1 @@
+"""How the configuration is read and checked; sidecar.settings is what others import."""

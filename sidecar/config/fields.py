@@ -1,0 +1,55 @@
+"""The kinds of values that settings are made of, and the base of every section."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+
+from sidecar.config.problems import refusal
+from sidecar.errors import Problem
+
+_YEAR: Final = 31_536_000.0
+
+KafkaValue = str | int | float | bool | SecretStr
+
+KAFKA_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "additionalProperties": {
+        "anyOf": [
+            {"type": ["string", "number", "boolean"]},
+            {
+                "type": "object",
+                "properties": {"file": {"type": "string"}},
+                "required": ["file"],
+                "additionalProperties": False,
+            },
+            {
+                "type": "object",
+                "properties": {"env": {"type": "string"}},
+                "required": ["env"],
+                "additionalProperties": False,
+            },
+        ]
+    },
+}
+
+
+def _number(value: object) -> object:
+    # pydantic reads true as 1
+    if isinstance(value, bool):
+        raise refusal([Problem("", f"must be a number, not {str(value).lower()}")])
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(_number), Field(ge=0, le=_YEAR, allow_inf_nan=False)]
+PositiveSeconds = Annotated[
+    float, BeforeValidator(_number), Field(gt=0, le=_YEAR, allow_inf_nan=False)
+]
+Count = Annotated[int, BeforeValidator(_number)]
+
+
+class Section(BaseModel):
+    """A frozen part of the tree that refuses what it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
