@@ -7,9 +7,9 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from sidecar.config.sources import PREFIX
 from sidecar.errors import ConfigError, Problem
 from sidecar.settings import Settings, load_settings
+from sidecar.settings.sources import PREFIX
 
 # flag -> where its value belongs
 _KAFKA_FLAGS = {"bootstrap_servers": "bootstrap.servers", "group": "group.id"}

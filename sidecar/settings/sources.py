@@ -19,11 +19,11 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from sidecar.config.problems import Path as TreePath
-from sidecar.config.problems import annotation_at, dotted, item_of, may_be_null, model_of
 from sidecar.core.kafka_properties import properties
 from sidecar.core.kafka_rules import property_of_variable
 from sidecar.errors import ConfigError, Problem
+from sidecar.settings.problems import Path as TreePath
+from sidecar.settings.problems import annotation_at, dotted, item_of, may_be_null, model_of
 
 PREFIX = "SIDECAR_"
 _KAFKA = "kafka"

@@ -1,6 +1,6 @@
 """The configuration: one frozen tree, checked as a whole before anything is started.
 
-Owner: load_settings builds it once; everything else only reads. What is not given is filled in
+Owner: loading builds it once; everything else only reads. What is not given is filled in
 here (effective values), so no reader repeats a default. Secrets are SecretStr from the moment
 they are read. Every field states its meaning once, in its description: the reference page, the
 JSON schema and the error messages take it from there.
@@ -18,7 +18,6 @@ from pydantic import (
     Field,
     FilePath,
     SecretStr,
-    ValidationError,
     WithJsonSchema,
     field_serializer,
     field_validator,
@@ -26,10 +25,6 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from sidecar.config.checks import route_problems, settings_problems
-from sidecar.config.fields import KAFKA_SCHEMA, Count, KafkaValue, PositiveSeconds, Seconds, Section
-from sidecar.config.problems import dotted, problems_of, refusal
-from sidecar.config.sources import PREFIX, path_of_variable, sources_of, with_lists
 from sidecar.core.kafka_rules import (
     EMBEDDED,
     OffsetReset,
@@ -38,8 +33,19 @@ from sidecar.core.kafka_rules import (
     is_secret,
 )
 from sidecar.core.target import Target, parse_target
-from sidecar.errors import ConfigError, Problem
+from sidecar.errors import Problem
 from sidecar.model import Guarantee, OnExhausted
+from sidecar.settings.checks import route_problems, settings_problems
+from sidecar.settings.fields import (
+    KAFKA_SCHEMA,
+    Count,
+    KafkaValue,
+    PositiveSeconds,
+    Seconds,
+    Section,
+)
+from sidecar.settings.problems import refusal
+from sidecar.settings.sources import with_lists
 
 DEFAULT_THRESHOLD = 1000
 DEFAULT_SOCKET = Path("/run/sidecar/admin.sock")
@@ -371,46 +377,3 @@ class Settings(BaseSettings):
     def redacted(self) -> dict[str, Any]:
         """The effective tree for logs and the admin API: plain values, secrets masked."""
         return self.model_dump(mode="json")
-
-
-def load_settings(
-    file: Path | None,
-    env: Mapping[str, str],
-    overrides: Mapping[str, Any] | None = None,
-) -> Settings:
-    """The settings of flags over environment over file; ConfigError names every problem."""
-    problems: list[Problem] = []
-    sources = sources_of(Settings, file, env, overrides or {}, problems)
-    settings = None
-    try:
-        # BaseSettings takes its sources this way; the signature made of the fields hides it.
-        settings = Settings(_build_sources=(sources, {}))  # type: ignore[call-arg]
-    except ValidationError as error:
-        problems += problems_of(error, Settings)
-    if settings is None or problems:
-        # The validation error holds the raw input, secrets included: it must not be chained.
-        raise ConfigError(_by_variable(problems, env)) from None
-    return settings
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of the configuration file."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Settings.model_json_schema(),
-    }
-
-
-def _by_variable(problems: list[Problem], env: Mapping[str, str]) -> list[Problem]:
-    """The same problems, with the variable's name where a variable is the cause."""
-    variables = {
-        dotted(path): name
-        for name in env
-        if name.startswith(PREFIX) and (path := path_of_variable(Settings, name))
-    }
-    return [
-        Problem(problem.path, f"{problem.message} (set by {variables[problem.path]})")
-        if problem.path in variables
-        else problem
-        for problem in problems
-    ]

@@ -17,7 +17,7 @@ from sidecar.errors import Problem
 from sidecar.model import Guarantee, OnExhausted
 
 if TYPE_CHECKING:
-    from sidecar.settings import RouteSettings, Settings
+    from sidecar.settings.tree import RouteSettings, Settings
 
 _LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
-from sidecar.config.problems import refusal
 from sidecar.errors import Problem
+from sidecar.settings.problems import refusal
 
 _YEAR: Final = 31_536_000.0
 

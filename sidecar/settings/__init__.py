@@ -1,0 +1,34 @@
+"""The configuration: one frozen tree, and the way to it.
+
+tree: what can be set; fields: the kinds of values; checks: what must agree; sources: flags,
+environment, file; problems: errors in the operator's words; loading: all of it together.
+"""
+
+from __future__ import annotations
+
+from sidecar.core.kafka_rules import OffsetReset
+from sidecar.settings.loading import json_schema, load_settings
+from sidecar.settings.tree import (
+    AdminSettings,
+    AppSettings,
+    DeadLetterSettings,
+    LogSettings,
+    RetrySettings,
+    RouteSettings,
+    Settings,
+    TlsSettings,
+)
+
+__all__ = [
+    "AdminSettings",
+    "AppSettings",
+    "DeadLetterSettings",
+    "LogSettings",
+    "OffsetReset",
+    "RetrySettings",
+    "RouteSettings",
+    "Settings",
+    "TlsSettings",
+    "json_schema",
+    "load_settings",
+]

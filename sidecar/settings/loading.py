@@ -1,0 +1,57 @@
+"""From a file, the environment and flags to the frozen tree, or to everything that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sidecar.errors import ConfigError, Problem
+from sidecar.settings.problems import dotted, problems_of
+from sidecar.settings.sources import PREFIX, path_of_variable, sources_of
+from sidecar.settings.tree import Settings
+
+
+def load_settings(
+    file: Path | None,
+    env: Mapping[str, str],
+    overrides: Mapping[str, Any] | None = None,
+) -> Settings:
+    """The settings of flags over environment over file; ConfigError names every problem."""
+    problems: list[Problem] = []
+    sources = sources_of(Settings, file, env, overrides or {}, problems)
+    settings = None
+    try:
+        # BaseSettings takes its sources this way; the signature made of the fields hides it.
+        settings = Settings(_build_sources=(sources, {}))  # type: ignore[call-arg]
+    except ValidationError as error:
+        problems += problems_of(error, Settings)
+    if settings is None or problems:
+        # The validation error holds the raw input, secrets included: it must not be chained.
+        raise ConfigError(_by_variable(problems, env)) from None
+    return settings
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of the configuration file."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Settings.model_json_schema(),
+    }
+
+
+def _by_variable(problems: list[Problem], env: Mapping[str, str]) -> list[Problem]:
+    """The same problems, with the variable's name where a variable is the cause."""
+    variables = {
+        dotted(path): name
+        for name in env
+        if name.startswith(PREFIX) and (path := path_of_variable(Settings, name))
+    }
+    return [
+        Problem(problem.path, f"{problem.message} (set by {variables[problem.path]})")
+        if problem.path in variables
+        else problem
+        for problem in problems
+    ]
