@@ -1,0 +1,276 @@
+"""Dead letters: writes a record to a topic, and says so only once the broker has confirmed it.
+
+Purpose: ports.Parking on confluent_kafka's Producer. Key, value and the record's own headers go
+out as they came; behind them stands one set of headers that tells the story (see Told).
+
+Owner: the route that parks, on the loop. The producer is made at the first write and served by a
+thread of its own, so that a confirmation arrives whatever the fetch thread waits for.
+
+Invariants:
+* done is called once per write, on the loop, never before park has returned.
+* done(None) is called for an error-free delivery report of that very record and for nothing else.
+* Every write is answered: within the deadline while the writer is open, at the end of close at
+  the latest. A producer that died takes its own writes with it; the next write makes a new one.
+* One record a batch: what is too large for the topic takes no neighbour with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from sidecar.kafka.errors import describe, is_fatal, kafka_error
+from sidecar.model import Header, Record
+from sidecar.ports import Story
+
+log = logging.getLogger(__name__)
+
+PREFIX: Final = "sidecar-dlq-"
+TEXT_BYTES: Final = 1024  # of detail and answer each
+
+_POLL_SECONDS: Final = 0.1
+_PURGE_SECONDS: Final = 0.2
+
+_Done = Callable[[str | None], None]
+_Tell = Callable[..., object]
+
+
+class Told(Enum):
+    """The headers a parked record gets; absent where there is nothing to tell.
+
+    Numbers are decimal ASCII, times Unix milliseconds. They replace those of an earlier parking.
+    """
+
+    TOPIC = PREFIX + "topic"
+    PARTITION = PREFIX + "partition"
+    OFFSET = PREFIX + "offset"
+    TIMESTAMP = PREFIX + "timestamp"  # of the record; the parked one has the time of parking
+    GROUP = PREFIX + "group"
+    REASON = PREFIX + "reason"
+    DETAIL = PREFIX + "detail"
+    STATUS = PREFIX + "status"
+    ATTEMPTS = PREFIX + "attempts"
+    FIRST_ATTEMPT = PREFIX + "first-attempt"
+    LAST_ATTEMPT = PREFIX + "last-attempt"
+    ANSWER = PREFIX + "answer"  # the beginning of the answer's body, byte for byte
+
+
+def told_headers(record: Record, story: Story, group: str) -> list[Header]:
+    """The record's own headers in their order, then what is told of it."""
+    told: dict[Told, str | int | bytes | None] = {
+        Told.TOPIC: record.topic,
+        Told.PARTITION: record.partition,
+        Told.OFFSET: record.offset,
+        Told.TIMESTAMP: record.timestamp_ms if record.timestamp_ms >= 0 else None,
+        Told.GROUP: group,
+        Told.REASON: story.reason,
+        Told.DETAIL: story.detail or None,
+        Told.STATUS: story.status,
+        Told.ATTEMPTS: story.attempts,
+        Told.FIRST_ATTEMPT: round(story.first_attempt_at * 1000),
+        Told.LAST_ATTEMPT: round(story.last_attempt_at * 1000),
+        Told.ANSWER: story.answer or None,
+    }
+    headers = [each for each in record.headers or () if not each[0].startswith(PREFIX)]
+    headers += [(name.value, _told(value)) for name, value in told.items() if value is not None]
+    return headers
+
+
+def _told(value: str | int | bytes) -> bytes:
+    if isinstance(value, bytes):
+        return value[:TEXT_BYTES]
+    cut = str(value).encode("utf-8", "replace")[:TEXT_BYTES]
+    return cut.decode("utf-8", "ignore").encode()  # no half character at the cut
+
+
+class DeadLetterWriter:
+    """See the module.
+
+    config is librdkafka's, without callbacks; the writer adds what its invariants need. tell runs
+    a function on the loop. deadline_seconds is the longest a write stays unanswered.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, object],
+        topic: str,
+        group: str,
+        tell: _Tell,
+        *,
+        deadline_seconds: float = 10.0,
+        close_seconds: float = 0.5,
+    ) -> None:
+        self.topic: Final = topic
+        self._config: Final = {
+            # What the source topic holds compressed may be far above the limit when it is not.
+            "compression.type": "zstd",
+            **config,
+            "acks": "all",
+            "enable.idempotence": True,
+            "batch.num.messages": 1,
+            "message.timeout.ms": max(1, round(deadline_seconds * 1000)),
+            # A topic that does not exist is told by its name, not by the deadline.
+            "topic.metadata.propagation.max.ms": max(1, round(deadline_seconds * 500)),
+        }
+        self._group = group
+        self._tell = tell
+        self._deadline_seconds = deadline_seconds
+        self._close_seconds = close_seconds
+        self._client: _Client | None = None
+        self._retired: list[_Client] = []  # dead ones whose thread may still run
+        self._closed = False
+
+    def park(self, record: Record, story: Story, done: _Done) -> None:
+        """See ports.Parking."""
+        if self._closed:
+            self._tell(done, f"{self.topic}: the writer is closed")
+            return
+        try:
+            self._current().write(record, told_headers(record, story, self._group), done)
+        except KafkaException as error:
+            self._tell(done, f"{self.topic}: {describe(kafka_error(error))}")
+
+    async def close(self) -> None:
+        """Wait a bounded time for what is unconfirmed, then answer the rest with an error."""
+        self._closed = True
+        clients = [*self._retired, *([self._client] if self._client is not None else [])]
+        self._retired, self._client = [], None
+        for client in clients:
+            client.stop()
+        # Each thread bounds itself; a client that hangs in its destructor is left behind.
+        patience = self._close_seconds + 2 * _PURGE_SECONDS
+        await asyncio.gather(*(asyncio.to_thread(client.join, patience) for client in clients))
+
+    def _current(self) -> _Client:
+        client = self._client
+        if client is not None and client.dead:
+            log.warning("%s: the producer died and is made anew: %s", self.topic, client.dead)
+            self._retired = [each for each in self._retired if each.running] + [client]
+            client = None
+        if client is None:
+            client = self._client = _Client(
+                self._config, self.topic, self._tell, self._deadline_seconds, self._close_seconds
+            )
+        return client
+
+
+class _Client:
+    """One producer, its thread, and the writes it has not answered.
+
+    write and stop are called on the loop, join anywhere; all else runs on the thread.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, object],
+        topic: str,
+        tell: _Tell,
+        deadline_seconds: float,
+        close_seconds: float,
+    ) -> None:
+        self.dead = ""  # why it takes no further write
+        self._topic = topic
+        self._tell = tell
+        self._deadline_seconds = deadline_seconds
+        self._close_seconds = close_seconds
+        self._numbers = itertools.count()
+        self._unanswered: dict[int, _Done] = {}
+        self._trouble = ""
+        self._stopping = False
+        self._producer: Producer | None = Producer({**config, "error_cb": self._on_error})
+        # A daemon: a client that does not end must not hold the end of the process.
+        self._thread = threading.Thread(target=self._run, name=f"park-{topic}", daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def write(self, record: Record, headers: list[Header], done: _Done) -> None:
+        number = next(self._numbers)
+        size = record.size
+
+        def reported(error: KafkaError | None, _message: Message) -> None:
+            self._answer(number, None if error is None else self._refusal(error, size))
+
+        self._unanswered[number] = done
+        producer = self._producer
+        try:
+            if producer is not None:
+                producer.produce(
+                    self._topic, record.value, record.key, on_delivery=reported, headers=[*headers]
+                )
+        except BufferError:
+            self._answer(number, f"{self._topic}: too many writes are waiting for the broker")
+        except KafkaException as error:
+            self._answer(number, self._refusal(kafka_error(error), size))
+        if self._producer is None:  # it ended meanwhile, and may not have seen this one
+            self._answer(number, self._ended())
+
+    def stop(self) -> None:
+        """Let the thread end; it waits a bounded time for what is unconfirmed."""
+        self._stopping = True
+
+    def join(self, patience_seconds: float) -> None:
+        """Wait for the thread; afterwards everything is answered."""
+        self._thread.join(patience_seconds)
+        self._answer_rest(self._ended())
+
+    # --- the thread ---------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        producer = self._producer
+        assert producer is not None
+        try:
+            while not self._stopping and not self.dead:
+                producer.poll(_POLL_SECONDS)
+            producer.flush(self._close_seconds)
+            producer.purge()
+            producer.flush(_PURGE_SECONDS)
+        finally:
+            self.dead = self.dead or "its thread ended"
+            self._producer = producer = None
+            self._answer_rest(self._ended())
+
+    def _on_error(self, error: KafkaError) -> None:
+        if is_fatal(error):
+            self.dead = describe(error)
+        else:
+            self._trouble = describe(error)
+
+    def _ended(self) -> str:
+        return f"{self._topic}: not confirmed when the producer ended"
+
+    def _answer_rest(self, error: str) -> None:
+        for number in list(self._unanswered):
+            self._answer(number, error)
+
+    def _answer(self, number: int, error: str | None) -> None:
+        done = self._unanswered.pop(number, None)
+        if done is not None:
+            self._tell(done, error)
+
+    def _refusal(self, error: KafkaError, size: int) -> str:
+        """One line: what went wrong with the write, and where the operator can look."""
+        if is_fatal(error):
+            self.dead = describe(error)
+        match error.code():
+            case KafkaError.MSG_SIZE_TOO_LARGE:
+                detail = (
+                    f"the record ({size} bytes, and the headers that tell its story) is too"
+                    " large: raise max.message.bytes of the topic"
+                )
+            case KafkaError._MSG_TIMED_OUT:
+                detail = f"not confirmed within {self._deadline_seconds:g} s"
+                if self._trouble:
+                    detail += f" ({self._trouble})"
+            case _:
+                detail = describe(error)
+        return f"{self._topic}: {detail}"
