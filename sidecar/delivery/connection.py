@@ -1,0 +1,256 @@
+"""One HTTP/1.1 connection to the application, from before it is made until it is gone.
+
+Owned by a slot (or a probe), on the event loop. There is no task and no future per request:
+`request` writes, `data_received` calls back. Invariants:
+
+* It carries one request at a time, and the next one only if the last answer was whole, allows
+  it, came after the whole request was written and had nothing behind it.
+* A request is written once: nothing is ever resent here.
+* At most ANSWER_LIMIT bytes are read of an answer; behind that the status alone decides.
+* A sequence of bytes gives the same result however it was split.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, cast
+
+from httptools import HttpParserError, HttpResponseParser
+
+from sidecar.delivery.opening import describe
+from sidecar.model import Answer, Failed, FailureKind, Result
+
+ANSWER_LIMIT: Final = 65_536  # its head and interim answers included
+BODY_KEPT: Final = 1_024  # of an answer that is not a success
+_JOINED_BYTES: Final = 65_536  # up to here copying a body behind its head beats a second write
+_CHUNK_BYTES: Final = 262_144  # what the transport is given at a time
+
+Done = Callable[[Result], None]
+
+
+class Connection(asyncio.Protocol):
+    """fresh_since is when it was last ready for a request, or None if it is not."""
+
+    __slots__ = (
+        "_allowance",
+        "_body",
+        "_connecting",
+        "_done",
+        "_framed",
+        "_keep",
+        "_loop",
+        "_on_gone",
+        "_parser",
+        "_pending",
+        "_retry_after",
+        "_status",
+        "_transport",
+        "_unwritten",
+        "_whole",
+        "_writable",
+        "fresh_since",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        opener: Callable[[Connection], Awaitable[object]],
+        on_gone: Callable[[Connection], None],
+    ) -> None:
+        self.fresh_since: float | None = None
+        self._loop: Final = loop
+        self._on_gone: Final = on_gone
+        self._transport: asyncio.Transport | None = None  # only while it is open
+        self._parser: HttpResponseParser | None = None
+        # The running request; there is none while _done is None.
+        self._done: Done | None = None
+        self._pending: tuple[bytes, bytes] | None = None  # asked for before it was made
+        self._unwritten: memoryview | None = None  # not yet given to the transport
+        self._writable = True
+        # Its answer, as far as it is known.
+        self._allowance = ANSWER_LIMIT  # bytes that may still be read
+        self._status = 0  # 0 until the head of the final answer is complete
+        self._framed = False  # its end is told by its own bytes
+        self._retry_after: str | None = None
+        self._body = b""
+        self._whole = False
+        self._keep = False  # it allows another request; asked when it is whole
+        self._connecting: Final = loop.create_task(self._connect(opener))
+
+    def request(self, head: bytes, body: bytes, done: Done) -> None:
+        """Write it, or have it written when the connection is made. Only new or fresh ones."""
+        self._done = done
+        self.fresh_since = None
+        self._allowance = ANSWER_LIMIT
+        self._status = 0
+        self._whole = False
+        if self._transport is None:
+            self._pending = (head, body)
+        elif len(body) <= _JOINED_BYTES:
+            self._transport.write(head + body)
+        else:
+            self._write(self._transport, head, body)
+
+    def abort(self) -> bool:
+        """Close at once and call nobody. False if no byte of a request can have left."""
+        self._done = self._pending = None
+        if self._transport is None:
+            self._connecting.cancel()
+            return False
+        self._drop()
+        return True
+
+    # --- connecting ---------------------------------------------------------------------------
+
+    async def _connect(self, opener: Callable[[Connection], Awaitable[object]]) -> None:
+        try:
+            await opener(self)
+        except OSError as error:
+            self._finish(Failed(FailureKind.UNREACHABLE, describe(error), sent=False))
+        finally:
+            if self._transport is None:
+                self._on_gone(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        opened = cast("asyncio.Transport", transport)
+        pending, self._pending = self._pending, None
+        if pending is None:  # given up when it was as good as made
+            opened.abort()
+            return
+        self._transport = opened
+        self._parser = HttpResponseParser(self)
+        self._write(self._transport, *pending)
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def _write(self, transport: asyncio.Transport, head: bytes, body: bytes) -> None:
+        if len(body) <= _JOINED_BYTES:
+            transport.write(head + body)
+            return
+        self._unwritten = memoryview(body)
+        transport.write(head)
+        self._write_on()
+
+    def _write_on(self) -> None:
+        while self._unwritten is not None and self._writable and self._transport is not None:
+            chunk, rest = self._unwritten[:_CHUNK_BYTES], self._unwritten[_CHUNK_BYTES:]
+            self._unwritten = rest or None
+            self._transport.write(chunk)
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._write_on()
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        parser = self._parser
+        if self._done is None or parser is None:  # bytes that nobody asked for
+            self._drop()
+            return
+        cut = len(data) > self._allowance
+        if cut:
+            data = data[: self._allowance]
+        self._allowance -= len(data)
+        try:
+            parser.feed_data(data)
+        except HttpParserError as error:
+            self._drop()
+            if not self._whole:
+                reason = str(error.__context__ or error)
+                self._finish(Failed(FailureKind.MALFORMED, reason))
+                return
+        if self._whole:
+            if cut or not self._keep:
+                self._drop()
+            self._answer()
+        elif not self._allowance:
+            self._drop()
+            if self._status:
+                self._answer()
+            else:
+                reason = f"the head of the answer is longer than {ANSWER_LIMIT} bytes"
+                self._finish(Failed(FailureKind.MALFORMED, reason))
+
+    def on_message_begin(self) -> None:
+        if self._whole:
+            raise HttpParserError("bytes after the answer")
+        self._framed = False
+        self._retry_after = None
+        self._body = b""
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._status:  # a trailer
+            return
+        name = name.lower()
+        if name == b"content-length":
+            self._framed = True
+        elif name == b"transfer-encoding":
+            self._framed = value.lower().endswith(b"chunked")
+        elif name == b"retry-after":
+            text = value.decode("latin-1")
+            self._retry_after = f"{self._retry_after}, {text}" if self._retry_after else text
+
+    def on_headers_complete(self) -> None:
+        assert self._parser is not None
+        status = self._parser.get_status_code()
+        if 200 <= status < 600:
+            self._status = status
+        elif status == 101 or not 100 <= status < 200:
+            raise HttpParserError(f"an answer of status {status} makes no sense")
+
+    def on_body(self, chunk: bytes) -> None:
+        if self._status >= 300 and len(self._body) < BODY_KEPT:
+            self._body += chunk[: BODY_KEPT - len(self._body)]
+
+    def on_message_complete(self) -> None:
+        if self._status:  # an interim answer is followed by another
+            assert self._parser is not None
+            self._whole = True
+            self._keep = self._parser.should_keep_alive()
+
+    # --- the end of a request, and of the connection --------------------------------------------
+
+    def _answer(self) -> None:
+        """The answer is known. The connection is kept unless it was dropped."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            if self._unwritten is None and not transport.get_write_buffer_size():
+                self.fresh_since = self._loop.time()
+            else:  # it came early: what is left of the request must not be taken for the next
+                self._drop()
+        self._finish(Answer(self._status, self._retry_after, self._body))
+
+    def _finish(self, result: Result) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(result)
+
+    def _drop(self) -> None:
+        self.fresh_since = None
+        self._unwritten = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def eof_received(self) -> None:
+        self._ended(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._ended(error)
+        self._transport = self._parser = None
+        self._on_gone(self)
+
+    def _ended(self, error: Exception | None) -> None:
+        self._drop()
+        if self._done is None:
+            return
+        if error is None and self._status and not self._framed:
+            self._answer()
+        else:
+            what = "the connection was closed" if error is None else describe(error)
+            when = "in the answer" if self._allowance < ANSWER_LIMIT else "before an answer"
+            self._finish(Failed(FailureKind.BROKEN, f"{what} {when}"))

@@ -1,0 +1,201 @@
+"""A record becomes the head of one HTTP/1.1 request (encoding `raw`); its body is the value.
+
+Owned by a delivery, used on the event loop only. Invariants:
+
+* Nothing in a record adds a header line, changes the framing or chooses the host: names go out
+  under a prefix and only if they match `[A-Za-z0-9-]+`, values only if they are plain visible
+  ASCII, else as an RFC 9651 byte sequence.
+* Every byte of key, value and headers can be rebuilt by the application.
+
+What does not change is built once: per route, and per topic for the path and the topic's name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from binascii import b2a_base64
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from sidecar.core.target import TOPIC
+from sidecar.errors import SidecarError
+from sidecar.model import Header, Record
+
+_TOPICS_KEPT: Final = 1024
+_NAMES_KEPT: Final = 1024
+_LONGEST_NAME_KEPT: Final = 64
+
+# An empty value is plain as well; a leading colon would be taken for a byte sequence.
+_is_plain: Final = re.compile(rb"(?:[!-9;-~](?:[ -~]*[!-~])?)?").fullmatch
+_is_plain_name: Final = re.compile(r"[A-Za-z0-9-]+").fullmatch
+_TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_is_token: Final = re.compile(_TOKEN).fullmatch
+_is_field: Final = re.compile(rb"(?:[!-~](?:[ -~]*[!-~])?)?").fullmatch
+_is_type: Final = re.compile(_TOKEN + rb"/" + _TOKEN + rb"(?: *;[ -~]*)?").fullmatch
+
+_TRACE_NAMES: Final = ("traceparent", "tracestate", "baggage")
+_OWN_NAMES: Final = frozenset(("content-type", *_TRACE_NAMES))
+
+
+class Unsendable(SidecarError):
+    """The record cannot be put into a request; the message says why."""
+
+
+class _Name(NamedTuple):
+    """How a record header of one name travels."""
+
+    prefix: bytes  # what its line begins with; empty if it cannot have a line
+    own: str  # the name it is sent under besides; empty if none
+
+
+class RequestEncoder:
+    """Encodes the records of one route for one target."""
+
+    __slots__ = (
+        "_fixed",
+        "_headers_always",
+        "_max_header_bytes",
+        "_names",
+        "_path_template",
+        "_topics",
+        "_type_line",
+    )
+
+    def __init__(
+        self,
+        path_template: str,
+        host: str,
+        default_content_type: str,
+        max_header_bytes: int,
+        headers_always: bool = False,
+        static_headers: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self._path_template = path_template
+        self._fixed = _line("Host", host) + b"".join(_line(*pair) for pair in static_headers)
+        self._type_line = _line("Content-Type", default_content_type)
+        self._max_header_bytes = max_header_bytes
+        self._headers_always = headers_always
+        self._topics: dict[str, bytes] = {}
+        self._names: dict[str, _Name] = {}
+
+    def path(self, topic: str) -> str:
+        return self._path_template.replace(TOPIC, quote(topic, safe=""))
+
+    def encode(self, record: Record, attempt: int) -> bytes:
+        """The request's head up to and with the empty line. Raises Unsendable."""
+        topic = record.assignment.topic
+        partition = record.assignment.number
+        offset = record.offset
+        timestamp = record.timestamp_ms
+        key = record.key
+        value = record.value
+        template = self._topics.get(topic) or self._start(topic)
+        head = template % (
+            partition,
+            offset,
+            partition,
+            offset,
+            timestamp,
+            attempt,
+            0 if value is None else len(value),
+            timestamp,
+        )
+        if timestamp < 0:
+            head = head.removesuffix(b"Kafka-Timestamp: -1\r\n")
+        if record.headers or self._headers_always:
+            head += self._record_headers(record.headers or [])
+        else:
+            head += self._type_line
+        if key is not None:
+            head += b"Kafka-Key: %b\r\n" % (key if _is_plain(key) else _byte_sequence(key))
+        head += b"Kafka-Tombstone: true\r\n\r\n" if value is None else b"\r\n"
+        if len(head) > self._max_header_bytes:
+            raise Unsendable(
+                f"the request's head has {len(head)} bytes,"
+                f" max_header_bytes is {self._max_header_bytes}"
+            )
+        return head
+
+    def _start(self, topic: str) -> bytes:
+        """The part of the head that is the same for all records of a topic, as a template."""
+        raw = topic.encode()
+        fixed = b"POST %b HTTP/1.1\r\n%bKafka-Topic: %b\r\n" % (
+            self.path(topic).encode("ascii"),
+            self._fixed,
+            raw if _is_plain(raw) else _byte_sequence(raw),
+        )
+        template = (
+            fixed.replace(b"%", b"%%")
+            + b"Kafka-Partition: %d\r\nKafka-Offset: %d\r\n"
+            + b'Idempotency-Key: "%b/%%d/%%d/%%d"\r\n'
+            % quote(topic, safe="").replace("%", "%%").encode("ascii")
+            + b"Sidecar-Attempt: %d\r\nContent-Length: %d\r\nKafka-Timestamp: %d\r\n"
+        )
+        if len(self._topics) >= _TOPICS_KEPT:
+            self._topics.clear()
+        self._topics[topic] = template
+        return template
+
+    def _record_headers(self, headers: list[Header]) -> bytes:
+        """The lines made from the record's headers, with the content type among them."""
+        names = self._names
+        whole = self._headers_always
+        own: dict[str, bytes] = {}
+        lines = []
+        for name, value in headers:
+            kept = names.get(name) or self._name(name)
+            if value is None or not kept.prefix:
+                whole = True
+                continue
+            plain = _is_plain(value)
+            lines.append(kept.prefix + (value if plain else _byte_sequence(value)))
+            if kept.own and plain and value:
+                own[kept.own] = value  # of repeated ones the last, as Kafka's clients do
+        if whole:
+            lines.append(b"Kafka-Headers: " + _byte_sequence(_as_json(headers)))
+        lines += [b"%b: %b" % (name.encode(), own[name]) for name in _TRACE_NAMES if name in own]
+        lines.append(b"")
+        own_type = own.get("content-type", b"")
+        type_line = b"Content-Type: %b\r\n" % own_type if _is_type(own_type) else self._type_line
+        return type_line + b"\r\n".join(lines)
+
+    def _name(self, name: str) -> _Name:
+        legal = _is_plain_name(name) is not None
+        lowered = name.lower()
+        kept = _Name(
+            b"Kafka-Header-%b: " % name.encode("ascii") if legal else b"",
+            lowered if legal and lowered in _OWN_NAMES else "",
+        )
+        if len(name) <= _LONGEST_NAME_KEPT:
+            if len(self._names) >= _NAMES_KEPT:
+                self._names.clear()
+            self._names[name] = kept
+        return kept
+
+
+def split_head(head: bytes) -> list[tuple[bytes, bytes]]:
+    """The header lines of an encoded head as pairs, for clients that write heads themselves."""
+    lines = head[:-4].split(b"\r\n")[1:]
+    return [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
+
+
+def _line(name: str, value: str) -> bytes:
+    """A header line of the configuration; record data never comes this way."""
+    raw_name, raw_value = name.encode(), value.encode()
+    if not _is_token(raw_name) or not _is_field(raw_value):
+        raise ValueError(f"{name!r}: {value!r} is not a legal header")
+    return b"%b: %b\r\n" % (raw_name, raw_value)
+
+
+def _byte_sequence(value: bytes) -> bytes:
+    return b":%b:" % b2a_base64(value, newline=False)
+
+
+def _as_json(headers: list[Header]) -> bytes:
+    pairs = [
+        (name, None if value is None else b2a_base64(value, newline=False).decode())
+        for name, value in headers
+    ]
+    return json.dumps(pairs, separators=(",", ":")).encode("ascii")

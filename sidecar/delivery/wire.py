@@ -1,0 +1,115 @@
+"""Delivery over plain HTTP/1.1, by TCP or a Unix socket: the fast path.
+
+Owned by a route, on the event loop. Every slot owns one connection and replaces it when it was
+idle for longer than idle_seconds: application servers close idle connections, and a request that
+lands on a closing one may or may not have been processed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from sidecar.core.target import Target
+from sidecar.delivery.connection import Connection, Done
+from sidecar.delivery.opening import open_transport
+from sidecar.delivery.probe import Probe
+from sidecar.delivery.request import RequestEncoder, Unsendable
+from sidecar.model import Failed, FailureKind, Record
+
+_CLOSE_SECONDS: Final = 1.0
+
+
+class WireSlot:
+    """Implements ports.Slot."""
+
+    __slots__ = ("_connection", "_delivery", "_encode", "_idle_seconds", "_time", "_unsendable")
+
+    def __init__(
+        self, delivery: WireDelivery, encoder: RequestEncoder, idle_seconds: float
+    ) -> None:
+        self._delivery: Final = delivery
+        self._encode: Final = encoder.encode
+        self._idle_seconds: Final = idle_seconds
+        self._time: Final = delivery.loop.time
+        self._connection: Connection | None = None
+        self._unsendable: asyncio.Handle | None = None
+
+    def send(self, record: Record, attempt: int, done: Done) -> None:
+        try:
+            head = self._encode(record, attempt)
+        except Unsendable as error:
+            failed = Failed(FailureKind.UNSENDABLE, str(error), sent=False)
+            self._unsendable = self._delivery.loop.call_soon(done, failed)
+            return
+        connection = self._connection
+        since = None if connection is None else connection.fresh_since
+        if connection is None or since is None or self._time() - since > self._idle_seconds:
+            if connection is not None:
+                connection.abort()
+            connection = self._connection = self._delivery.connect()
+        connection.request(head, record.value or b"", done)
+
+    def abort(self) -> bool:
+        if self._unsendable is not None:
+            self._unsendable.cancel()
+            self._unsendable = None
+        connection, self._connection = self._connection, None
+        return connection is not None and connection.abort()
+
+    def close(self) -> None:
+        self.abort()
+
+
+class WireDelivery:
+    """Implements ports.Delivery for http:// and unix:// targets."""
+
+    def __init__(
+        self,
+        target: Target,
+        encoder: RequestEncoder,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        idle_seconds: float,
+        probe: Probe,
+    ) -> None:
+        self.loop: Final = loop
+        self._target: Final = target
+        self._encoder: Final = encoder
+        self._idle_seconds: Final = idle_seconds
+        self._probe: Final = probe
+        self._connections: Final[set[Connection]] = set()
+        self._all_gone: Final = asyncio.Event()
+
+    def open_slot(self) -> WireSlot:
+        return WireSlot(self, self._encoder, self._idle_seconds)
+
+    def connect(self) -> Connection:
+        """A connection that is being made; it is the caller's."""
+        connection = Connection(self.loop, self._open, self._gone)
+        self._connections.add(connection)
+        return connection
+
+    def probe(self, done: Callable[[str | None], None]) -> None:
+        self._probe.start(done)
+
+    async def close(self) -> None:
+        """Abort whatever is left, and wait until it is gone."""
+        self._probe.cancel()
+        for connection in tuple(self._connections):
+            connection.abort()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                while self._connections:
+                    self._all_gone.clear()
+                    await self._all_gone.wait()
+
+    async def _open(self, protocol: Connection) -> None:
+        await open_transport(self.loop, self._target, lambda: protocol)
+
+    def _gone(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._all_gone.set()
