@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from tests.conftest import TopicFactory
 from tests.rig.kafka import KafkaCluster
-from tests.rig.operations import COMPACTED, KafkaOperations
+from tests.rig.operations import COMPACTED, Commit, KafkaOperations
 from tests.rig.ports import accepts
 from tests.rig.waiting import eventually
 
@@ -98,6 +103,22 @@ def test_transactions_leave_markers(kafka: KafkaOperations, topic: TopicFactory)
     assert values(kafka.read(name, isolation="read_uncommitted")) == [b"kept", b"aborted"]
 
 
+def test_commits_and_lag_are_told_by_partition(
+    kafka: KafkaOperations, topic: TopicFactory, group: str
+) -> None:
+    name = topic(2)
+    kafka.produce(name, [b"x"] * 3, partition=0)
+    kafka.produce(name, [b"x"] * 4, partition=1)
+    assert kafka.commits(group, name) == {}
+    assert kafka.lag(group, name) == {0: 3, 1: 4}
+    consumer = Consumer(kafka.client_config(**{"group.id": group}))
+    consumer.commit(offsets=[TopicPartition(name, 1, 3, "note")], asynchronous=False)
+    consumer.close()
+    assert kafka.commits(group, name) == {1: Commit(3, "note")}
+    assert kafka.committed(group, name) == {1: 3}
+    assert kafka.lag(group, name) == {0: 3, 1: 1}
+
+
 @pytest.mark.cluster
 def test_another_node_leads_after_the_leader_is_killed(
     kafka3: KafkaCluster, topic: TopicFactory
@@ -109,3 +130,47 @@ def test_another_node_leads_after_the_leader_is_killed(
     eventually(lambda: kafka3.leader(name) != first, "a new leader")
     kafka3.produce(name, [b"after"])
     assert values(kafka3.read(name)) == [b"before", b"after"]
+
+
+_OWNER = """
+import sys
+from tests.rig.kafka import KafkaCluster
+print(KafkaCluster().start().node(1).port, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.usefixtures("kafka")  # so that there is a way to a broker
+def test_neither_broker_nor_data_outlive_a_killed_owner(tmp_path: Path) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", _OWNER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    with owner:
+        assert owner.stdout is not None
+        port = int(owner.stdout.readline())
+        assert accepts(port)
+        assert list(tmp_path.iterdir())
+        owner.kill()
+    eventually(lambda: not accepts(port), "the broker is gone")
+    eventually(lambda: not list(tmp_path.iterdir()), "the data is gone")
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [(False, "1 skipped"), (True, "1 error")])
+def test_without_any_way_to_a_broker(ci: bool, outcome: str, tmp_path: Path) -> None:
+    """Outside CI a test skips, in CI it fails; both name the three ways."""
+    environment = {"PATH": str(tmp_path), "HOME": str(tmp_path), **({"CI": "true"} if ci else {})}
+    one_test = f"{__file__}::{test_what_is_produced_is_read.__name__}"
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", one_test],
+        cwd=Path(__file__).parents[2],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome in run.stdout
+    for way in ("Java 17+", "Docker", "KAFKA_BOOTSTRAP_SERVERS"):
+        assert way in run.stdout

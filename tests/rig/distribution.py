@@ -96,7 +96,10 @@ def _build(entry: Path) -> None:
     draft = Path(tempfile.mkdtemp(prefix=f"{entry.name}.", dir=entry.parent))
     try:
         to = f"-DoutputDirectory={draft / 'jars'}"
-        _run(["mvn", "-B", "-ntp", "-q", "-f", str(POM), COPY, "-DincludeScope=runtime", to])
+        try:
+            _run(["mvn", "-B", "-ntp", "-q", "-f", str(POM), COPY, "-DincludeScope=runtime", to])
+        except BrokerFailed as error:
+            raise NoKafka(f"Kafka's jars could not be fetched: {error}") from error
         _format(Distribution(draft))
         # The archive remembers the classpath it was made with: rename first, archive then.
         draft.rename(entry)
