@@ -32,6 +32,11 @@ class Buffer:
         lane = self._lanes.get(assignment)
         return 0 if lane is None else len(lane)
 
+    @property
+    def oldest(self) -> float | None:
+        """When the record that waits longest was received."""
+        return min((lane[0].received_at for lane in self._turns), default=None)
+
     def add(self, entry: InFlight) -> None:
         lane = self._lane(entry)
         lane.append(entry)

@@ -121,6 +121,11 @@ class AtLeastOnce:
     def pending(self) -> bool:
         return False
 
+    @property
+    def oldest(self) -> float | None:
+        held = (ledger.oldest for ledger in self._ledgers.values())
+        return min((entry.received_at for entry in held if entry is not None), default=None)
+
     def exposure(self, executing: int, in_flight: int) -> Exposure:
         return Exposure(0, executing + sum(ledger.uncovered for ledger in self._ledgers.values()))
 

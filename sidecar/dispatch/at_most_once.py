@@ -184,6 +184,14 @@ class AtMostOnce:
     def pending(self) -> bool:
         return self._run is not None
 
+    @property
+    def oldest(self) -> float | None:
+        committing = () if self._run is None else self._run.entries
+        times = [entry.received_at for entry in committing]
+        if self._uncommitted.oldest is not None:
+            times.append(self._uncommitted.oldest)
+        return min(times, default=None)
+
     def exposure(self, executing: int, in_flight: int) -> Exposure:
         return Exposure(in_flight - len(self._uncommitted), 0)
 

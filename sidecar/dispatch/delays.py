@@ -29,6 +29,11 @@ class Delays:
     def __len__(self) -> int:
         return len(self._heap)
 
+    @property
+    def oldest(self) -> float | None:
+        """When the record that is longest in flight was received; looks at every one."""
+        return min((entry.received_at for _, _, entry in self._heap), default=None)
+
     def add(self, entry: InFlight, when: float) -> None:
         self._number += 1
         heapq.heappush(self._heap, (when, self._number, entry))

@@ -78,6 +78,10 @@ class Offsets(Protocol):
     def pending(self) -> bool:
         """A commit is under way whose records will start once it is confirmed."""
 
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest record that is tracked here was received."""
+
     def exposure(self, executing: int, in_flight: int) -> Exposure: ...
 
     def partitions(self) -> list[PartitionState]: ...

@@ -136,7 +136,7 @@ class Route:
         self.halted = ""  # the reason, when on_exhausted: halt stopped the route
         self.trouble = ""  # what the fetch thread last reported
         self.trouble_at = 0.0
-        self.lost_records: Final[list[Record]] = []  # cut at the end of a drain (at_most_once)
+        self.lost_records: list[Record] = []  # cut at the end of a drain (at_most_once)
         self._fetch_error: BaseException | None = None
         self._leaving: set[Assignment] = set()
         self._revocations: dict[int, _Revocation] = {}
@@ -566,3 +566,32 @@ class Route:
     @property
     def in_flight(self) -> int:
         return self._places.in_flight
+
+    @property
+    def in_flight_bytes(self) -> int:
+        return self._places.in_flight_bytes
+
+    @property
+    def executors(self) -> ExecutorPool:
+        return self._pool
+
+    @property
+    def parker(self) -> Parker:
+        return self._parker
+
+    @property
+    def offsets(self) -> Offsets:
+        return self._offsets
+
+    @property
+    def startable(self) -> int:
+        """Buffered records that an executor could take now."""
+        return len(self._ready)
+
+    @property
+    def oldest(self) -> float | None:
+        """When the record that is longest in flight was received; scheduler time."""
+        candidates = [self._offsets.oldest, self._ready.oldest, self._delays.oldest]
+        candidates += [e.entry.received_at for e in self._pool.executing() if e.entry is not None]
+        candidates += [entry.received_at for entry in self._parker.entries()]
+        return min((each for each in candidates if each is not None), default=None)

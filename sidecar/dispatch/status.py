@@ -1,0 +1,256 @@
+"""What a route says about itself: numbers, and in words why it is slow or stopped.
+
+Reads a route on the loop and changes nothing. Moments are kept in scheduler time inside and
+shown as times of day, so every function takes both clocks' reading of now.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from sidecar.core.breaker import State
+from sidecar.dispatch.offsets import PartitionState
+from sidecar.dispatch.route import Phase, Route
+from sidecar.model import Assignment, Partition
+from sidecar.status import (
+    AppState,
+    AvailabilityStatus,
+    Cause,
+    CauseName,
+    CountersStatus,
+    ExecutingRecord,
+    ExecutorsStatus,
+    ExposureStatus,
+    PartitionStatus,
+    RouteState,
+    RouteStatus,
+)
+
+TROUBLE_LASTS_SECONDS: Final = 30.0  # the client repeats what goes on within this time
+HELD_LONG_SECONDS: Final = 10.0
+
+_STATES: Final = {
+    Phase.WAITING: RouteState.WAITING,
+    Phase.RUNNING: RouteState.RUNNING,
+    Phase.DRAINING: RouteState.DRAINING,
+    Phase.LEAVING: RouteState.LEAVING,
+    Phase.ENDED: RouteState.ENDED,
+}
+
+
+class Now(NamedTuple):
+    """One moment by both clocks: the scheduler's, and Unix seconds."""
+
+    scheduler: float
+    wall: float
+
+    def date(self, moment: float) -> datetime:
+        """The time of day of a moment in scheduler time."""
+        unix = self.wall - (self.scheduler - moment)
+        return datetime.fromtimestamp(round(unix, 3), UTC)
+
+    def age(self, moment: float) -> float:
+        return max(0.0, round(self.scheduler - moment, 3))
+
+
+def route_status(route: Route, now: Now) -> RouteStatus:
+    settings, pool = route.settings, route.executors
+    exposure = route.offsets.exposure(route.executing, route.in_flight)
+    oldest = route.oldest
+    return RouteStatus(
+        name=settings.name,
+        target=settings.target,
+        guarantee=settings.guarantee,
+        state=route_state(route),
+        threshold=settings.threshold,
+        threshold_bytes=settings.threshold_bytes,
+        buffered=route.buffered,
+        executing=route.executing,
+        delayed=route.delayed,
+        parking=len(route.parker),
+        in_flight=route.in_flight,
+        in_flight_bytes=route.in_flight_bytes,
+        oldest_age_seconds=None if oldest is None else now.age(oldest),
+        executors=ExecutorsStatus(settings.executors, pool.wanted, pool.running, pool.busy),
+        exposure=ExposureStatus(exposure.would_lose, exposure.would_repeat),
+        availability=AvailabilityStatus(
+            AppState(route.breaker.state.value),
+            now.date(route.breaker.since),
+            route.breaker.last_error,
+        ),
+        causes=list(causes(route, now)),
+        counters=_counters(route),
+    )
+
+
+def route_state(route: Route) -> RouteState:
+    if route.phase is Phase.RUNNING and route.halted:
+        return RouteState.HALTED
+    if route.phase in (Phase.WAITING, Phase.RUNNING) and route.paused:
+        return RouteState.PAUSED
+    return _STATES[route.phase]
+
+
+def partition_statuses(
+    route: Route,
+    now: Now,
+    ends: Mapping[Partition, int],
+    paused: Collection[Assignment] | None,
+) -> list[PartitionStatus]:
+    """ends: the end offsets that are known; paused: None where that is not known."""
+    return [
+        _partition(route.settings.name, state, now, ends, paused)
+        for state in route.offsets.partitions()
+    ]
+
+
+def executing_records(route: Route, now: Now, limit: int) -> list[ExecutingRecord]:
+    """The records whose requests run, the oldest request first."""
+    holders = heapq.nsmallest(limit, route.executors.executing(), key=lambda each: each.started_at)
+    return [
+        ExecutingRecord(
+            route=route.settings.name,
+            topic=entry.record.topic,
+            partition=entry.record.partition,
+            offset=entry.record.offset,
+            attempt=entry.tries,
+            age_seconds=now.age(entry.received_at),
+            executing_seconds=now.age(holder.started_at),
+        )
+        for holder in holders
+        if (entry := holder.entry) is not None
+    ]
+
+
+def causes(route: Route, now: Now) -> Iterator[Cause]:
+    """Why the route is slow or stopped, what stops it first; nothing while all is well."""
+    if route.phase in (Phase.LEAVING, Phase.ENDED):
+        return
+    yield from _stopped_by_app(route, now)
+    if route.halted:
+        yield Cause(
+            CauseName.HALTED,
+            None,
+            route.halted,
+            "mend the app or the record, then resume the route",
+        )
+    if route.paused:
+        yield Cause(CauseName.PAUSED, None, "an operator paused the dispatch", "resume the route")
+    if route.phase is Phase.DRAINING:
+        yield Cause(
+            CauseName.DRAINING,
+            None,
+            f"{route.in_flight} records in flight are being finished",
+            "wait; what is not finished in time is cut",
+        )
+    yield from _executors(route)
+    if route.parker.failures:
+        yield Cause(
+            CauseName.DEAD_LETTER_WRITES_FAILING,
+            None,
+            f"{len(route.parker)} records wait to be parked; {route.parker.last_error}",
+            "see that the topic exists and may be written; the writes are repeated by themselves",
+        )
+    if route.trouble and now.scheduler - route.trouble_at < TROUBLE_LASTS_SECONDS:
+        yield Cause(
+            CauseName.KAFKA_TROUBLE,
+            now.date(route.trouble_at),
+            route.trouble,
+            "see that the brokers are reachable; the client tries again by itself",
+        )
+    yield from _watermark(route, now)
+
+
+def _stopped_by_app(route: Route, now: Now) -> Iterator[Cause]:
+    breaker = route.breaker
+    since, error = now.date(breaker.since), breaker.last_error or "no answer yet"
+    if breaker.state is State.WAITING:
+        step = "start the app, or see that it listens at the target; nothing is fetched until then"
+        yield Cause(CauseName.WAITING_FOR_APP, since, error, step)
+    elif breaker.state is not State.UP:
+        step = "see why the app is away or misrouted; delivery goes on once it answers"
+        yield Cause(CauseName.HELD, since, error, step)
+
+
+def _executors(route: Route) -> Iterator[Cause]:
+    pool = route.executors
+    if pool.wanted == 0:
+        yield Cause(
+            CauseName.NO_EXECUTORS,
+            None,
+            "the number of executors is 0: nothing is dispatched",
+            "set it to what the app can take",
+        )
+    elif pool.busy >= pool.wanted and (waiting := route.startable + route.offsets.waiting):
+        yield Cause(
+            CauseName.EXECUTORS_BUSY,
+            None,
+            f"all {pool.busy} executors have a request out, {waiting} records wait for one",
+            "raise the number of executors if the app has room, else make the app faster",
+        )
+
+
+def _watermark(route: Route, now: Now) -> Iterator[Cause]:
+    """The record that keeps the most settled ones from being committed, once it does so long."""
+    held = [
+        (state.span - state.outstanding, state.oldest)
+        for state in route.offsets.partitions()
+        if state.oldest is not None
+        and state.span > state.outstanding
+        and now.scheduler - state.oldest.received_at >= HELD_LONG_SECONDS
+    ]
+    if held:
+        done, entry = max(held, key=lambda each: each[0])
+        yield Cause(
+            CauseName.WATERMARK_HELD,
+            now.date(entry.received_at),
+            f"{entry.record} is not settled; {done} offsets behind it are done or hold no record",
+            "see what keeps the app from answering this record",
+        )
+
+
+def _counters(route: Route) -> CountersStatus:
+    counters, offsets = route.counters, route.offsets
+    return CountersStatus(
+        received=counters.received,
+        delivered=counters.delivered,
+        retries=counters.retries,
+        parked=counters.parked,
+        dropped=counters.dropped,
+        already_done=counters.already_done,
+        lost=counters.lost,
+        late_results=offsets.late_results,
+        rebalances=counters.rebalances,
+        commit_failures=counters.commit_failures,
+        out_of_range=counters.out_of_range,
+        failures=dict(counters.failures),
+    )
+
+
+def _partition(
+    route: str,
+    state: PartitionState,
+    now: Now,
+    ends: Mapping[Partition, int],
+    paused: Collection[Assignment] | None,
+) -> PartitionStatus:
+    assignment, oldest = state.assignment, state.oldest
+    watermark = state.watermark if state.watermark >= 0 else None
+    end = ends.get(assignment.partition)
+    return PartitionStatus(
+        route=route,
+        topic=assignment.topic,
+        partition=assignment.number,
+        epoch=assignment.epoch,
+        committed=state.committed if state.committed >= 0 else None,
+        watermark=watermark,
+        span=state.span,
+        outstanding=state.outstanding,
+        lag=None if end is None or watermark is None else max(0, end - watermark),
+        paused=None if paused is None else assignment in paused,
+        oldest_offset=None if oldest is None else oldest.record.offset,
+        oldest_age_seconds=None if oldest is None else now.age(oldest.received_at),
+    )

@@ -1,0 +1,180 @@
+"""What the sidecar says about itself, as plain values. Pure; nothing here does anything.
+
+Made by those who know (dispatch, runtime), shown by the admin surface; neither imports the other.
+Field names are those of the JSON. Times are UTC; None means that it is not known or there is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from sidecar.model import Guarantee
+
+
+class RouteState(Enum):
+    """Where a route is in its life, and whether somebody stopped it."""
+
+    WAITING = "waiting"  # for the application; nothing is fetched yet
+    RUNNING = "running"
+    PAUSED = "paused"  # by the operator
+    HALTED = "halted"  # by on_exhausted: halt
+    DRAINING = "draining"
+    LEAVING = "leaving"
+    ENDED = "ended"
+
+
+class AppState(Enum):
+    """Availability of the application."""
+
+    WAITING = "waiting"
+    UP = "up"
+    HELD = "held"
+    TRIAL = "trial"
+
+
+class CauseName(Enum):
+    """Why a route is slow or stopped."""
+
+    WAITING_FOR_APP = "waiting_for_app"
+    HELD = "held"
+    PAUSED = "paused"
+    HALTED = "halted"
+    DRAINING = "draining"
+    NO_EXECUTORS = "no_executors"
+    EXECUTORS_BUSY = "executors_busy"
+    DEAD_LETTER_WRITES_FAILING = "dead_letter_writes_failing"
+    KAFKA_TROUBLE = "kafka_trouble"
+    WATERMARK_HELD = "watermark_held"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason why a route is slow or stopped, and what to do about it."""
+
+    cause: CauseName
+    since: datetime | None
+    detail: str
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorsStatus:
+    """configured: as started; wanted: as changed since; running: open; busy: with a request."""
+
+    configured: int
+    wanted: int
+    running: int
+    busy: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExposureStatus:
+    """What a crash at this moment would cost, in records."""
+
+    would_lose: int
+    would_repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class AvailabilityStatus:
+    state: AppState
+    since: datetime
+    last_error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CountersStatus:
+    """Since the start of the process, in records unless the name says otherwise."""
+
+    received: int
+    delivered: int
+    retries: int
+    parked: int
+    dropped: int
+    already_done: int
+    lost: int
+    late_results: int
+    rebalances: int
+    commit_failures: int
+    out_of_range: int
+    failures: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteStatus:
+    """One route. in_flight = buffered + executing + delayed; parking is part of delayed."""
+
+    name: str
+    target: str
+    guarantee: Guarantee
+    state: RouteState
+    threshold: int
+    threshold_bytes: int
+    buffered: int
+    executing: int
+    delayed: int
+    parking: int
+    in_flight: int
+    in_flight_bytes: int
+    oldest_age_seconds: float | None
+    executors: ExecutorsStatus
+    exposure: ExposureStatus
+    availability: AvailabilityStatus
+    causes: list[Cause]
+    counters: CountersStatus
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One assigned partition. Offsets are next-to-read offsets.
+
+    span: highest received offset minus watermark; outstanding: received and not settled;
+    lag: end of the partition minus watermark; paused: whether fetching is paused.
+    """
+
+    route: str
+    topic: str
+    partition: int
+    epoch: int
+    committed: int | None
+    watermark: int | None
+    span: int
+    outstanding: int
+    lag: int | None
+    paused: bool | None
+    oldest_offset: int | None
+    oldest_age_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutingRecord:
+    """A record that an executor holds: how long since it was fetched, and since its request began.
+
+    attempt: which request this is, 1 for the first.
+    """
+
+    route: str
+    topic: str
+    partition: int
+    offset: int
+    attempt: int
+    age_seconds: float
+    executing_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Everything at a glance; exposure and in_flight are sums over the routes."""
+
+    version: str
+    started_at: datetime
+    uptime_seconds: float
+    alive: bool
+    started: bool
+    ready: bool
+    drained: bool
+    in_flight: int
+    exposure: ExposureStatus
+    routes: list[RouteStatus]
