@@ -24,6 +24,7 @@ check: lint test ## Lint, then test
 
 .PHONY: test
 test: $(STAMP) ## Run all tests (real broker: Java + Maven, Docker, or KAFKA_BOOTSTRAP_SERVERS)
+	@$(BIN)/python -m tests.rig
 	$(BIN)/pytest -m "not chaos" $(PYTEST_ARGS)
 
 .PHONY: lint
@@ -40,6 +41,7 @@ format: $(STAMP) ## Format, and fix what can be fixed by itself
 
 .PHONY: chaos
 chaos: $(STAMP) ## Long runs with brokers, applications and sidecars killed under load
+	@$(BIN)/python -m tests.rig
 	$(BIN)/pytest -m chaos -s $(PYTEST_ARGS)
 
 .PHONY: bench

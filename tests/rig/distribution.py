@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -93,6 +94,7 @@ def obtain() -> Distribution:
 def _build(entry: Path) -> None:
     if shutil.which("mvn") is None:
         raise NoKafka("no Maven (mvn) to fetch Kafka's jars with")
+    sys.stderr.write("fetching Apache Kafka from Maven Central, once (43 MB)\n")
     draft = Path(tempfile.mkdtemp(prefix=f"{entry.name}.", dir=entry.parent))
     try:
         to = f"-DoutputDirectory={draft / 'jars'}"
