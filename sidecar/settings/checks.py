@@ -50,7 +50,7 @@ def _source_problems(route: RouteSettings) -> Iterator[Problem]:
         yield Problem("topics", "names a topic twice")
     if route.pattern is not None and (wrong := _wrong_pattern(route.pattern)):
         yield Problem("pattern", wrong)
-    if not _LEGAL_TOPIC.fullmatch(route.name):
+    if "name" in route.model_fields_set and not _LEGAL_TOPIC.fullmatch(route.name):
         yield Problem(
             "name", f"{route.name!r} must hold letters, digits, dot, underscore and hyphen only"
         )

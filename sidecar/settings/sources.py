@@ -253,14 +253,18 @@ def _is_service_variable(name: str, value: str) -> bool:
 
 
 def _unknown_variable(settings: type[BaseModel], name: str) -> str:
-    known = [*_variables(settings, "SIDECAR"), *_kafka_variables()]
+    # Without the prefix, which would make everything alike.
+    known = [
+        variable.removeprefix(PREFIX)
+        for variable in (*_variables(settings, "SIDECAR"), *_kafka_variables())
+    ]
     index = re.search(r"__([0-9]+)(?=__)", name)
-    comparable = re.sub(r"__[0-9]+(?=__)", "__0", name, count=1).upper()
+    comparable = re.sub(r"__[0-9]+(?=__)", "__0", name, count=1).removeprefix(PREFIX).upper()
     matches = get_close_matches(comparable, known, n=1, cutoff=0.6)
     if not matches:
         return "unknown variable: remove it, or see docs/configuration.md for the names"
     nearest = matches[0].replace("__0", f"__{index[1]}") if index else matches[0]
-    return f"unknown variable; did you mean {nearest}?"
+    return f"unknown variable; did you mean {PREFIX}{nearest}?"
 
 
 def _variables(model: type[BaseModel], prefix: str) -> Iterator[str]:

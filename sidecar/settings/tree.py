@@ -92,7 +92,7 @@ class TlsSettings(Section):
 def _default_name(data: Mapping[str, Any]) -> str:
     if data.get("topics"):
         return str(data["topics"][0])
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", data.get("pattern") or "").strip("-") or "route"
+    return re.sub(r"[^A-Za-z0-9_]+", "-", data.get("pattern") or "").strip("-") or "route"
 
 
 def _default_threshold(data: Mapping[str, Any]) -> int:

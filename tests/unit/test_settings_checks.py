@@ -1,0 +1,228 @@
+"""Settings that are right by themselves and wrong together, and the Kafka properties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sidecar.core.kafka_rules import check_kafka_properties
+from sidecar.errors import ConfigError
+from sidecar.settings import Settings, load_settings
+
+KAFKA = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "billing"}
+ROUTE = {"topics": ["orders"], "target": "http://127.0.0.1:8080/"}
+
+
+def load(*routes: dict[str, Any], **top: Any) -> Settings:
+    tree = {"kafka": KAFKA, "routes": [{**ROUTE, **route} for route in routes or ({},)], **top}
+    return load_settings(None, {}, tree)
+
+
+def told(*routes: dict[str, Any], **top: Any) -> str:
+    """The one problem there is."""
+    with pytest.raises(ConfigError) as caught:
+        load(*routes, **top)
+    (problem,) = caught.value.problems
+    return str(problem)
+
+
+def fan(**route: Any) -> dict[str, Any]:
+    """A second route that is in no one's way."""
+    return {"topics": ["others"], "group_id": "other", **route}
+
+
+ROUTES: list[tuple[dict[str, Any], str]] = [
+    ({"topics": None}, "topics: is required: a list of topics, or pattern: ^…"),
+    ({"pattern": "^a"}, "pattern: is given as well as topics: keep one of them"),
+    ({"topics": ["a", "a"]}, "topics: names a topic twice"),
+    ({"topics": ["^a"]}, "topics[0]: '^a' is an expression: write it as pattern"),
+    ({"topics": ["a b"]}, "topics[0]: 'a b' is not a legal topic name"),
+    ({"topics": ["a", ".."], "name": "n"}, "topics[1]: '..' is not a legal topic name"),
+    ({"topics": None, "pattern": "orders"}, "pattern: must begin with ^, not 'orders'"),
+    ({"topics": None, "pattern": "^a("}, "pattern: is not a regular expression: missing )"),
+    ({"topics": None, "pattern": r"^a\d"}, "pattern: is a POSIX extended expression"),
+    ({"topics": None, "pattern": "^(?!x)"}, "pattern: is a POSIX extended expression"),
+    ({"name": "a/b"}, "name: 'a/b' must hold letters, digits, dot, underscore and hyphen only"),
+    ({"loss_budget": 5}, "loss_budget: belongs to guarantee: at_most_once"),
+    (
+        {"guarantee": "at_most_once"},
+        "loss_budget: is required by at_most_once: how many records may one crash lose?",
+    ),
+    (
+        {"guarantee": "at_most_once", "loss_budget": 5, "threshold": 6},
+        "threshold: (6) is the loss_budget (5) in at_most_once: remove one, or make them equal",
+    ),
+    ({"on_exhausted": "park"}, "on_exhausted: park needs a place: add dead_letter: {topic: …}"),
+    ({"dead_letter": {"topic": "a b"}}, "dead_letter.topic: 'a b' is not a legal topic name"),
+    ({"dead_letter": {"topic": "orders"}}, "dead_letter.topic: 'orders' is read by the same route"),
+    (
+        {"topics": None, "pattern": r"^orders\..*", "dead_letter": {"topic": "orders.dlq"}},
+        "dead_letter.topic: 'orders.dlq' is read by the same route, which would be a loop",
+    ),
+    (
+        {"retry": {"initial_backoff_seconds": 40}},
+        "retry.initial_backoff_seconds: (40) must not be above max_backoff_seconds (30)",
+    ),
+    ({"tls": {"verify": False}}, "tls: belongs to an https target: remove it, or change target"),
+    (
+        {"target": "https://localhost/", "tls": {"cert_file": __file__}},
+        "tls: needs cert_file and key_file together",
+    ),
+    (
+        {"timeout_seconds": 25},
+        "timeout_seconds: (25) must be below drain_seconds (25), or a stop cuts requests that",
+    ),
+]
+
+
+@pytest.mark.parametrize(("route", "said"), ROUTES, ids=str)
+def test_a_route_that_contradicts_itself_is_refused(route: dict[str, Any], said: str) -> None:
+    assert told(route).startswith(f"routes[0].{said}")
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        ({}, "routes[1].name: 'orders' is also the name of routes[0]: names must differ"),
+        ({"name": "x"}, "routes[1]: reads 'orders' like routes[0], in the same group"),
+        (
+            {"topics": None, "pattern": "^ord"},
+            "routes[1]: reads 'orders' like routes[0], in the same group",
+        ),
+    ],
+)
+def test_two_routes_that_are_in_each_others_way_are_refused(
+    second: dict[str, Any], said: str
+) -> None:
+    first = {} if second else {"group_id": "g"}
+    assert told(first, second).startswith(said)
+
+
+def test_one_topic_may_go_two_ways_in_groups_of_their_own() -> None:
+    assert len(load({}, {"name": "copy", "group_id": "other"}).routes) == 2
+
+
+def test_dead_letters_that_another_pattern_would_deliver_are_refused() -> None:
+    dead = {"dead_letter": {"topic": "dlq.orders"}}
+    line = told(dead, fan(topics=None, pattern="^dlq"))
+    assert line.startswith("routes[0].dead_letter.topic: 'dlq.orders' matches the pattern of")
+
+
+def test_dead_letters_that_come_back_are_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(
+            {"dead_letter": {"topic": "others"}},
+            fan(dead_letter={"topic": "orders"}),
+        )
+    assert [problem.path for problem in caught.value.problems] == [
+        "routes[0].dead_letter.topic",
+        "routes[1].dead_letter.topic",
+    ]
+
+
+def test_a_route_of_its_own_may_handle_dead_letters() -> None:
+    assert len(load({"dead_letter": {"topic": "others"}}, fan()).routes) == 2
+
+
+@pytest.mark.parametrize(
+    ("top", "said"),
+    [
+        ({"grace_seconds": 25}, "drain_seconds: (25) must be below grace_seconds (25)"),
+        (
+            {"revoke_seconds": 10, "kafka": {**KAFKA, "max.poll.interval.ms": 10_000,
+             "session.timeout.ms": 6000}},
+            "revoke_seconds: (10) must be below kafka's max.poll.interval.ms (10 s)",
+        ),
+        (
+            {"commit_interval_seconds": 25},
+            "commit_interval_seconds: (25) must be below drain_seconds (25): lower it",
+        ),
+        (
+            {"kafka": {"bootstrap.servers": "x:1"}},
+            "kafka.group.id: is required: the consumer group to join",
+        ),
+    ],
+)  # fmt: skip
+def test_times_that_contradict_each_other_are_refused(top: dict[str, Any], said: str) -> None:
+    assert told(**top).startswith(said)
+
+
+def test_the_group_may_come_from_the_routes_alone() -> None:
+    loaded = load({"group_id": "own"}, kafka={"bootstrap.servers": "x:1"})
+    assert loaded.group_of(loaded.routes[0]) == "own"
+
+
+# --- Kafka properties ---------------------------------------------------------------------------
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"enable.auto.commit": True}, "enable.auto.commit: must stay false: the sidecar commits"),
+    ({"enable.auto.commit": "t"}, "enable.auto.commit: must stay false: the sidecar commits"),
+    ({"enable.auto.offset.store": True}, "enable.auto.offset.store: must stay false"),
+    ({"auto.commit.enable": True}, "auto.commit.enable: is another name of enable.auto.commit"),
+    ({"auto.commit.interval.ms": 5}, "auto.commit.interval.ms: cannot be set: the sidecar commits"),
+    ({"enable.partition.eof": True}, "enable.partition.eof: must stay false: nothing"),
+    ({"api.version.request": False}, "api.version.request: must stay true"),
+    ({"statistics.interval.ms": 5}, "statistics.interval.ms: cannot be set: nothing"),
+    ({"max.poll.records": 5}, "max.poll.records: cannot be set: it belongs to share consumers"),
+    ({"acks": 1}, "acks: is a producer property: the sidecar sets what its producer needs"),
+    ({"rebalance_cb": "x"}, "rebalance_cb: unknown librdkafka property"),
+    ({"sesion.timeout.ms": 5}, "sesion.timeout.ms: unknown librdkafka property; did you mean"),
+    ({"group_instance_id": "x"}, "group_instance_id: unknown librdkafka property; did you mean"),
+    ({"session.timeout.ms": "6s"}, "session.timeout.ms: must be a whole number from 1 to"),
+    ({"session.timeout.ms": 0}, "session.timeout.ms: must be a whole number from 1 to 3600000,"),
+    ({"check.crcs": "maybe"}, "check.crcs: must be true or false, not 'maybe'"),
+    ({"isolation.level": "x"}, "isolation.level: must be one of read_uncommitted,"),
+    ({"client.rack": None}, "client.rack: must be text, a number or true/false"),
+    ({"client.rack": ["x"]}, "client.rack: must be text, a number or true/false"),
+    ({"auto.offset.reset": "error"}, "auto.offset.reset: must be earliest or latest"),
+    ({"auto.offset.reset": "smallest"}, "auto.offset.reset: must be earliest or latest"),
+    ({"bootstrap.servers": " "}, "bootstrap.servers: must not be empty"),
+    ({"metadata.broker.list": "x"}, "metadata.broker.list: is another name of bootstrap.servers"),
+    ({"group.protocol": "consumer", "session.timeout.ms": 9000}, "session.timeout.ms: does not"),
+    ({"group.protocol": "consumer", "heartbeat.interval.ms": 900}, "heartbeat.interval.ms: does"),
+    ({"group.protocol": "consumer", "partition.assignment.strategy": "range"}, "partition.assign"),
+    ({"group.remote.assignor": "uniform"}, "group.remote.assignor: needs group.protocol: consumer"),
+    ({"partition.assignment.strategy": "sticky"}, "partition.assignment.strategy: must be one"),
+    ({"partition.assignment.strategy": "range,cooperative-sticky"}, "partition.assignment.strate"),
+    ({"heartbeat.interval.ms": 45000}, "heartbeat.interval.ms: (45000) must be below"),
+    ({"max.poll.interval.ms": 40000}, "session.timeout.ms: (45000) must not be above"),
+    ({"sasl.mechanisms": "OAUTHBEARER"}, "sasl.mechanisms: OAUTHBEARER needs a source of tokens"),
+    ({"sasl.mechanism": "PLAIN"}, "sasl.mechanism: is another name of sasl.mechanisms"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "said"), [(given, said) for given, said in REFUSED], ids=str)
+def test_a_property_that_would_break_something_is_refused_with_the_reason(
+    given: dict[str, Any], said: str
+) -> None:
+    (problem,) = check_kafka_properties({**KAFKA, **given})
+    assert str(problem).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"enable.auto.commit": False},
+        {"enable.auto.commit": "false"},
+        {"auto.offset.reset": "latest"},
+        {"group.protocol": "consumer", "group.remote.assignor": "uniform"},
+        {"partition.assignment.strategy": "range,roundrobin"},
+        {"sasl.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"},
+        {"session.timeout.ms": "6000", "heartbeat.interval.ms": 2000.0},
+        {"bootstrap.servers": "embedded"},
+        {"security.protocol": "SASL_SSL"},
+    ],
+    ids=str,
+)
+def test_everything_else_passes_through(given: dict[str, Any]) -> None:
+    assert check_kafka_properties({**KAFKA, **given}) == []
+
+
+def test_the_value_of_a_secret_is_not_repeated() -> None:
+    problems = check_kafka_properties(
+        {**KAFKA, "session.timeout.ms": "hush"}, ["session.timeout.ms"]
+    )
+    assert [str(problem) for problem in problems] == [
+        "session.timeout.ms: must be a whole number from 1 to 3600000"
+    ]
