@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import math
+from datetime import UTC
 from typing import Final, NamedTuple
 
 from sidecar.model import Answer, Failed, FailureKind, Outcome, Result
@@ -85,14 +86,8 @@ def retry_after_seconds(value: str | None, now_unix: float, maximum: float) -> f
     """
     if value is None:
         return 0.0
-    return max(_one_retry_after(part, now_unix, maximum) for part in _split(value))
-
-
-def _split(value: str) -> list[str]:
-    parts = [part.strip() for part in value.split(",")]
-    if all(part.isascii() and part.isdigit() for part in parts):
-        return parts
-    return [value.strip()]  # a date has a comma of its own
+    # Before its comma a date has only the name of the day, which says nothing.
+    return max(_one_retry_after(part.strip(), now_unix, maximum) for part in value.split(","))
 
 
 def _one_retry_after(value: str, now_unix: float, maximum: float) -> float:
@@ -100,7 +95,10 @@ def _one_retry_after(value: str, now_unix: float, maximum: float) -> float:
         seconds = float(value) if len(value) < 12 else math.inf
     else:
         try:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - now_unix
+            date = email.utils.parsedate_to_datetime(value)
+            # A date without a zone (asctime's form has none) is in UTC.
+            date = date if date.tzinfo else date.replace(tzinfo=UTC)
+            seconds = date.timestamp() - now_unix
         except (ValueError, TypeError, OverflowError):
             return 0.0
     return min(max(seconds, 0.0), maximum)

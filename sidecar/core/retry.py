@@ -7,11 +7,13 @@ bound that never exceeds the maximum.
 from __future__ import annotations
 
 from random import Random
+from typing import Final
 
 from tenacity import RetryCallState, Retrying, stop_after_attempt, stop_never, wait_exponential
 from tenacity.stop import stop_base
 
-_UNUSED_RETRYING = Retrying()
+_UNUSED_RETRYING: Final = Retrying()
+_MOST_TRIES: Final = 1000  # no wait grows after so many, and two to their power is still a float
 
 
 class RetrySchedule:
@@ -38,7 +40,7 @@ class RetrySchedule:
 
     def backoff_bound(self, tries: int) -> float:
         """The longest wait in seconds after so many tries."""
-        return float(self._wait(_state(tries)))
+        return float(self._wait(_state(min(max(1, tries), _MOST_TRIES))))
 
     def backoff(self, tries: int) -> float:
         """The wait in seconds after so many tries, by chance within its bound."""
@@ -52,5 +54,5 @@ class RetrySchedule:
 
 def _state(attempt_number: int) -> RetryCallState:
     state = RetryCallState(_UNUSED_RETRYING, None, (), {})
-    state.attempt_number = max(1, attempt_number)
+    state.attempt_number = attempt_number
     return state
