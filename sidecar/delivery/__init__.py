@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
-from sidecar.core.target import Target, parse_target
+from sidecar.core.target import TOPIC, Scheme, Target, parse_target
 from sidecar.delivery.probe import Probe
 from sidecar.delivery.request import RequestEncoder
+from sidecar.delivery.tls import TlsOptions
 from sidecar.delivery.wire import WireDelivery
 from sidecar.ports import Delivery
 
-__all__ = ["open_delivery"]
+__all__ = ["TlsOptions", "open_delivery"]
 
-PROBE_SECONDS = 5.0
+PROBE_SECONDS: Final = 5.0
 
 
 def open_delivery(
@@ -26,10 +28,15 @@ def open_delivery(
     idle_seconds: float = 1.0,
     health: str | None = None,
     connections: int,
+    tls: TlsOptions | None = None,
     static_headers: Sequence[tuple[str, str]] = (),
     probe_seconds: float = PROBE_SECONDS,
 ) -> Delivery:
-    """The way to a target. probe_seconds is the route's timeout if that is less than 5 s."""
+    """The way to a target: the wire, or for https the client.
+
+    connections is how many are kept when idle (https only: elsewhere each slot keeps its own).
+    probe_seconds is the route's timeout; a probe never takes longer than 5 s.
+    """
     encoder = RequestEncoder(
         target.path,
         target.authority,
@@ -39,5 +46,28 @@ def open_delivery(
         static_headers,
     )
     to_health = None if health is None else parse_target(health)
-    probe = Probe(loop, target, to_health, min(probe_seconds, PROBE_SECONDS))
-    return WireDelivery(target, encoder, loop, idle_seconds=idle_seconds, probe=probe)
+    if to_health is not None and TOPIC in to_health.path:
+        raise ValueError(f"a health URL holds no {TOPIC}: it is asked for the application's sake")
+    tls = tls or TlsOptions()
+    secure = Scheme.HTTPS in (target.scheme, to_health and to_health.scheme)
+    probe = Probe(
+        loop,
+        target,
+        to_health,
+        min(probe_seconds, PROBE_SECONDS),
+        tls.context() if secure else None,
+    )
+    if target.scheme is not Scheme.HTTPS:
+        return WireDelivery(target, encoder, loop, idle_seconds=idle_seconds, probe=probe)
+    # httpx costs a quarter of the start, and most sidecars never need it.
+    from sidecar.delivery.client import ClientDelivery  # noqa: PLC0415
+
+    return ClientDelivery(
+        target,
+        encoder,
+        loop,
+        idle_seconds=idle_seconds,
+        connections=connections,
+        probe=probe,
+        tls=tls.context(),
+    )
