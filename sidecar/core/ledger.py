@@ -189,12 +189,14 @@ class Ledger:
         self.uncovered -= snapshot.covered
 
     def _settled_above(self, described: int) -> int:
-        """An upper bound of the settled records above an offset."""
+        """An upper bound of the settled records above an offset; exact where there is no hole."""
         count = 0
+        following = self._highest_settled + 1
         entry = self._tail
-        while entry is not None:
+        while entry is not None and entry.record.offset > described:
             count += entry.settled_after
-            if entry.record.offset <= described:
-                break
+            following = entry.record.offset
             entry = entry.previous
+        if entry is not None:
+            count += max(0, min(entry.settled_after, following - described - 1))
         return count
