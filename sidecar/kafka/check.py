@@ -6,8 +6,9 @@ Blocking, bounded by SECONDS per question. Every finding names what was asked an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import (
@@ -18,14 +19,22 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AclOperation, AdminClient
+from confluent_kafka.admin import AclOperation, AdminClient, ClusterMetadata
 
 from sidecar.core.findings import Finding, fail, ok, warn
 from sidecar.kafka.client_config import client_config, consumer_config
 from sidecar.settings import RouteSettings, Settings
 
 SECONDS: Final = 10.0
+_SECONDS_IN_TROUBLE: Final = 3.0
+_PAUSE: Final = 0.2
 _T = TypeVar("_T")
+
+_PASSING: Final = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
 
 _HINTS: Final = {
     KafkaError._AUTHENTICATION: "the login was refused: check sasl.mechanisms, sasl.username and"
@@ -60,7 +69,7 @@ class _Check:
     def findings(self) -> Iterator[Finding]:
         address = self._settings.kafka_text("bootstrap.servers")
         try:
-            cluster = self._admin.list_topics(timeout=SECONDS)
+            cluster = self._cluster()
         except KafkaException as error:
             yield fail("kafka", f"{address}: {self._reason(error)}")
             return
@@ -69,7 +78,7 @@ class _Check:
             for name, topic in cluster.topics.items()
             if topic.error is None
         }
-        yield ok("kafka", f"{address}: {len(cluster.brokers)} brokers")
+        yield ok("kafka", f"{address}: {_count(len(cluster.brokers), 'broker')}")
         for route in self._settings.routes:
             topics = list(route.topics or ())
             if route.pattern is not None:
@@ -81,13 +90,25 @@ class _Check:
                 yield self._topic(route, route.dead_letter.topic, AclOperation.WRITE, "write")
             yield from self._group(route, [topic for topic in topics if topic in self._partitions])
 
+    def _cluster(self) -> ClusterMetadata:
+        """The cluster's metadata; what the client reports meanwhile ends the waiting early."""
+        started = monotonic()
+        while True:
+            try:
+                return self._admin.list_topics(timeout=1.0)
+            except KafkaException:
+                waited = monotonic() - started
+                self._admin.poll(0)
+                if waited > SECONDS or (self._trouble and waited > _SECONDS_IN_TROUBLE):
+                    raise
+
     # --- topics -----------------------------------------------------------------------------
 
     def _matching(self, route: RouteSettings, pattern: str) -> tuple[list[str], Finding]:
         topics = sorted(name for name in self._partitions if re.match(pattern, name))
         subject = f"route {route.name}"
         if topics:
-            return topics, ok(subject, f"pattern {pattern} matches {len(topics)} topics")
+            return topics, ok(subject, f"pattern {pattern} matches {_count(len(topics), 'topic')}")
         return topics, warn(
             subject, f"pattern {pattern} matches no topic the user may see: correct it, or wait"
         )
@@ -99,7 +120,7 @@ class _Check:
         what = f"topic {topic}" if verb == "read" else f"dead-letter topic {topic}"
         try:
             description = self._ask(
-                self._admin.describe_topics(
+                lambda: self._admin.describe_topics(
                     TopicCollection([topic]),
                     include_authorized_operations=True,
                     request_timeout=SECONDS,
@@ -116,14 +137,14 @@ class _Check:
                 f"{what} may not be {'read' if verb == 'read' else 'written'}: allow the user"
                 f" {operation.name.capitalize()} on it",
             )
-        return ok(subject, f"{what}: {count} partitions")
+        return ok(subject, f"{what}: {_count(count, 'partition')}")
 
     def _undescribed(self, subject: str, topic: str, what: str, error: KafkaError) -> Finding:
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return fail(subject, f"{what} does not exist: create it, or correct the name")
         if topic in self._partitions and error.code() not in _HINTS:
             # Brokers that cannot describe topics still list them.
-            return ok(subject, f"{what}: {self._partitions[topic]} partitions")
+            return ok(subject, f"{what}: {_count(self._partitions[topic], 'partition')}")
         return fail(subject, f"{what}: {self._said(error)}")
 
     # --- group ------------------------------------------------------------------------------
@@ -133,7 +154,7 @@ class _Check:
         subject = f"route {route.name}"
         try:
             described = self._ask(
-                self._admin.describe_consumer_groups(
+                lambda: self._admin.describe_consumer_groups(
                     [group], include_authorized_operations=True, request_timeout=SECONDS
                 )[group]
             )
@@ -180,7 +201,7 @@ class _Check:
             return ok(subject, f"group {group} may be read")
         try:
             answer = self._ask(
-                self._admin.list_consumer_group_offsets(
+                lambda: self._admin.list_consumer_group_offsets(
                     [ConsumerGroupTopicPartitions(group, wanted)], request_timeout=SECONDS
                 )[group]
             )
@@ -197,8 +218,16 @@ class _Check:
 
     # --- errors -----------------------------------------------------------------------------
 
-    def _ask(self, future: Future[_T]) -> _T:
-        return future.result(timeout=2 * SECONDS)
+    def _ask(self, question: Callable[[], Future[_T]]) -> _T:
+        """The answer, waiting for a group's coordinator that is just being found or loaded."""
+        deadline = monotonic() + SECONDS
+        while True:
+            try:
+                return question().result(timeout=2 * SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() not in _PASSING or monotonic() > deadline:
+                    raise
+            sleep(_PAUSE)
 
     def _reason(self, error: KafkaException) -> str:
         """The cause, which the client reports on the side, before the symptom."""
@@ -209,4 +238,11 @@ class _Check:
 
     def _said(self, error: KafkaError) -> str:
         hint = _HINTS.get(error.code())
-        return f"{error.str()}; {hint}" if hint else error.str()
+        # Some errors come with nothing but a name, others with a text that lacks it.
+        text = error.str().strip(" :") or error.name()
+        said = text if hint or error.name() in text else f"{text} ({error.name()})"
+        return f"{said}; {hint}" if hint else said
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
