@@ -1,0 +1,272 @@
+"""The composition root: builds the parts, owns the loop's life, the signals and the order of stop.
+
+One process, one event loop, and per route one fetch thread with its own consumer. Stop, by SIGTERM,
+SIGINT or a failure: every route drains at once; what is not finished when the time is nearly up
+is cut; a client that does not let go of the group does not hold the exit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import uvloop
+
+from sidecar import __version__
+from sidecar.core.places import Places
+from sidecar.core.kafka_rules import OffsetReset
+from sidecar.delivery import open_delivery
+from sidecar.dispatch.route import Phase, Route
+from sidecar.errors import ConfigError, SidecarError
+from sidecar.kafka.client_config import consumer_config, producer_config
+from sidecar.kafka.fetcher import Fetcher
+from sidecar.kafka.mailbox import ThreadMailbox
+from sidecar.kafka.source import KafkaSource
+from sidecar.model import Guarantee
+from sidecar.ports import Delivery, Parking
+from sidecar.settings import RouteSettings, Settings
+
+log = logging.getLogger(__name__)
+
+EXIT_CLEAN: Final = 0
+EXIT_FAILURE: Final = 1
+EXIT_USAGE: Final = 2
+
+CUT_RESERVE: Final = 0.1  # of drain_seconds, at most a second: for the last commit
+CUT_LEAVE_SECONDS: Final = 2.0  # after a second signal: for the last commit
+CLOSE_SECONDS: Final = 1.0
+LOST_NAMED: Final = 1000
+
+
+class _Vertical:
+    """One route with its thread and its edges."""
+
+    __slots__ = ("delivery", "fetcher", "parking", "route", "thread")
+
+    def __init__(
+        self,
+        route: Route,
+        fetcher: Fetcher,
+        thread: threading.Thread,
+        delivery: Delivery,
+        parking: Parking | None,
+    ) -> None:
+        self.route = route
+        self.fetcher = fetcher
+        self.thread = thread
+        self.delivery = delivery
+        self.parking = parking
+
+
+class Runtime:
+    """The running sidecar. Everything happens on the loop that calls run."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings: Final = settings
+        self.started_at: Final = time.time()
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._cut = asyncio.Event()
+        self._all_ended = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._verticals = [self._build(route) for route in settings.routes]
+        self._running = {vertical.route for vertical in self._verticals}
+
+    @property
+    def routes(self) -> list[Route]:
+        return [vertical.route for vertical in self._verticals]
+
+    async def run(self) -> int:
+        """Until stopped; the exit code."""
+        self._loop.set_exception_handler(self._on_loop_error)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self.stop, number.name)
+        for route in self.routes:
+            route.start()
+        await self._stopping.wait()
+        await self._drain()
+        await self._close()
+        return self._report()
+
+    def stop(self, reason: str) -> None:
+        """Drain and end; a second time, cut."""
+        if self._stopping.is_set():
+            log.warning("%s again: cutting what is not finished", reason)
+            self._cut.set()
+        else:
+            log.info("%s: draining within %g s", reason, self.settings.drain_seconds)
+            self._stopping.set()
+
+    def fail(self, error: BaseException) -> None:
+        """Something that must not happen: drain what can be, then end non-zero."""
+        if self._failure is None:
+            self._failure = error
+        self._stopping.set()
+
+    # --- stop ---------------------------------------------------------------------------------
+
+    async def _drain(self) -> None:
+        seconds = self.settings.drain_seconds
+        deadline = self._loop.time() + seconds
+        for route in self.routes:
+            route.drain()
+        reserve = min(1.0, seconds * CUT_RESERVE)
+        await self._until_ended_or_cut(deadline - reserve)
+        if self._cut.is_set():
+            deadline = min(deadline, self._loop.time() + CUT_LEAVE_SECONDS)
+        for route in self.routes:
+            route.cut()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                await self._all_ended.wait()
+
+    async def _until_ended_or_cut(self, deadline: float) -> None:
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._all_ended, self._cut)]
+        await asyncio.wait(
+            waits, timeout=deadline - self._loop.time(), return_when=asyncio.FIRST_COMPLETED
+        )
+        for wait in waits:
+            wait.cancel()
+
+    async def _close(self) -> None:
+        closings = [vertical.delivery.close() for vertical in self._verticals]
+        closings += [v.parking.close() for v in self._verticals if v.parking is not None]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await asyncio.gather(*closings)
+
+    def _report(self) -> int:
+        code = EXIT_CLEAN
+        for route in self.routes:
+            if route.phase is not Phase.ENDED:
+                log.warning(
+                    "route %s: the client did not leave the group in time", route.settings.name
+                )
+            if lost := route.lost_records:
+                named = ", ".join(map(repr, lost[:LOST_NAMED]))
+                log.error("route %s: %d records lost: %s", route.settings.name, len(lost), named)
+                code = EXIT_FAILURE
+        if self._failure is None:
+            log.info("stopped")
+            return code
+        if isinstance(self._failure, ConfigError):
+            log.error("%s", self._failure)
+            return EXIT_USAGE
+        expected = isinstance(self._failure, SidecarError)
+        log.error("ended by: %s", self._failure, exc_info=None if expected else self._failure)
+        return EXIT_FAILURE
+
+    # --- from the parts -----------------------------------------------------------------------
+
+    def _on_route_failed(self, route: Route, error: BaseException) -> None:
+        log.error("route %s: the fetch thread ended: %s", route.settings.name, error)
+        self.fail(error)
+
+    def _on_route_ended(self, route: Route, error: BaseException | None) -> None:
+        if error is not None:
+            self.fail(error)
+        self._running.discard(route)
+        if not self._running:
+            self._all_ended.set()
+
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, Exception):
+            error = RuntimeError(str(context.get("message")))
+        log.error("%s", context.get("message"), exc_info=error)
+        self.fail(error)
+
+    def _tell(self, function: Callable[..., object], *args: object) -> None:
+        """From a fetch thread to the loop; after the end of the loop there is nobody to tell."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *args)
+
+    # --- building -----------------------------------------------------------------------------
+
+    def _build(self, route_settings: RouteSettings) -> _Vertical:
+        settings = self.settings
+        name = route_settings.name
+        mailbox = ThreadMailbox()
+        places = Places(route_settings.threshold, route_settings.threshold_bytes)
+        delivery = open_delivery(
+            target=route_settings.parsed_target,
+            loop=self._loop,
+            content_type=route_settings.content_type,
+            max_header_bytes=route_settings.max_header_bytes,
+            headers_always=route_settings.headers_always,
+            idle_seconds=route_settings.idle_connection_seconds,
+            health=settings.app.health,
+            connections=route_settings.executors,
+            probe_seconds=route_settings.timeout_seconds,
+        )
+        parking = self._parking(route_settings)
+        route = Route(
+            route_settings,
+            commit_interval_seconds=settings.commit_interval_seconds,
+            scheduler=self._loop,
+            wall_clock=time.time,
+            random=Random(),
+            delivery=delivery,
+            parking=parking,
+            mailbox=mailbox,
+            places=places,
+            start_fetching=lambda: thread.start(),  # made below
+            failed=self._on_route_failed,
+            ended=self._on_route_ended,
+        )
+        fetcher = Fetcher(
+            source=KafkaSource(
+                consumer_config(settings, route_settings),
+                route_settings.topics,
+                route_settings.pattern,
+            ),
+            sink=route,
+            tell=self._tell,
+            mailbox=mailbox,
+            places=places,
+            clock=time.monotonic,
+            revoke_seconds=settings.revoke_seconds,
+            clears_before_dispatch=route_settings.guarantee is Guarantee.AT_MOST_ONCE,
+            from_end=settings.offset_reset is OffsetReset.LATEST,
+        )
+        # A daemon: a client that hangs in its library does not hold the exit.
+        thread = threading.Thread(target=fetcher.run, name=f"fetch-{name}", daemon=True)
+        return _Vertical(route, fetcher, thread, delivery, parking)
+
+    def _parking(self, route_settings: RouteSettings) -> Parking | None:
+        if route_settings.dead_letter is None:
+            return None
+        from sidecar.kafka.dead_letters import DeadLetterWriter
+
+        return DeadLetterWriter(
+            producer_config(self.settings, route_settings),
+            route_settings.dead_letter.topic,
+            self.settings.group_of(route_settings),
+            self._tell,
+        )
+
+
+def run(settings: Settings) -> int:
+    """Run until stopped; the exit code. Does not return while a client library hangs."""
+    log.info("sidecar %s", __version__)
+
+    async def main() -> int:
+        return await Runtime(settings).run()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        code = runner.run(main())
+    if any(t.name.startswith("fetch-") for t in threading.enumerate()):
+        # A thread that sits in the client library would crash the interpreter's own end.
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(code)
+    return code
