@@ -3,8 +3,10 @@
 Owner: one route, on the loop. Which record may start next is decided in take and nowhere
 else; an order by key would be decided there too.
 
-Invariant: within one assignment, records are taken in the order they were added, but for those
-that were put back.
+Invariants:
+* Within one assignment, records are taken in the order they were added, but for those that
+  were put back.
+* An assignment is known here only while a record of it is.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ class Buffer:
 
     def __init__(self) -> None:
         self._lanes: dict[Assignment, deque[InFlight]] = {}
-        self._turns: deque[deque[InFlight]] = deque()  # the lanes that are not empty
+        self._turns: deque[deque[InFlight]] = deque()
         self._count = 0
 
     def __len__(self) -> int:
@@ -38,8 +40,7 @@ class Buffer:
         return min((lane[0].received_at for lane in self._turns), default=None)
 
     def add(self, entry: InFlight) -> None:
-        lane = self._lane(entry)
-        lane.append(entry)
+        self._lane(entry).append(entry)
         self._count += 1
 
     def put_back(self, entries: Sequence[InFlight]) -> None:
@@ -58,6 +59,7 @@ class Buffer:
         self._count -= 1
         if not lane:
             turns.popleft()
+            del self._lanes[entry.record.assignment]
         elif len(turns) > 1:
             turns.rotate(-1)
         return entry
@@ -65,7 +67,7 @@ class Buffer:
     def discard(self, assignment: Assignment) -> list[InFlight]:
         """Remove everything of one assignment."""
         lane = self._lanes.pop(assignment, None)
-        if not lane:
+        if lane is None:
             return []
         # By identity: two lanes are never compared by what they hold.
         self._turns = deque(other for other in self._turns if other is not lane)
@@ -73,7 +75,11 @@ class Buffer:
         return list(lane)
 
     def discard_all(self) -> list[InFlight]:
-        return [entry for assignment in list(self._lanes) for entry in self.discard(assignment)]
+        entries = [entry for lane in self._lanes.values() for entry in lane]
+        self._lanes.clear()
+        self._turns.clear()
+        self._count = 0
+        return entries
 
     def _lane(self, entry: InFlight) -> deque[InFlight]:
         """The lane of a record that is about to enter it."""
@@ -81,6 +87,5 @@ class Buffer:
         lane = self._lanes.get(assignment)
         if lane is None:
             lane = self._lanes[assignment] = deque()
-        if not lane:
             self._turns.append(lane)
         return lane
