@@ -11,12 +11,14 @@ Invariants:
 * done(None) is called for an error-free delivery report of that very record and for nothing else.
 * Every write is answered: within the deadline while the writer is open, at the end of close at
   the latest. A producer that died takes its own writes with it; the next write makes a new one.
-* One record a batch: what is too large for the topic takes no neighbour with it.
+* What is too large for the topic takes no neighbour with it: a broker refuses a batch as a whole,
+  so a batch of several records is kept smaller than any sensible limit of a topic.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import threading
@@ -35,8 +37,19 @@ log = logging.getLogger(__name__)
 PREFIX: Final = "sidecar-dlq-"
 TEXT_BYTES: Final = 1024  # of detail and answer each
 
+_BATCH_BYTES: Final = 16_384
 _POLL_SECONDS: Final = 0.1
+_LOOK_SECONDS: Final = 1.0
 _PURGE_SECONDS: Final = 0.2
+
+_TOPIC_ERRORS: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+    }
+)
 
 _Done = Callable[[str | None], None]
 _Tell = Callable[..., object]
@@ -114,7 +127,7 @@ class DeadLetterWriter:
             **config,
             "acks": "all",
             "enable.idempotence": True,
-            "batch.num.messages": 1,
+            "batch.size": _BATCH_BYTES,
             "message.timeout.ms": max(1, round(deadline_seconds * 1000)),
             # A topic that does not exist is told by its name, not by the deadline.
             "topic.metadata.propagation.max.ms": max(1, round(deadline_seconds * 500)),
@@ -184,6 +197,7 @@ class _Client:
         self._unanswered: dict[int, _Done] = {}
         self._trouble = ""
         self._stopping = False
+        self._topic_refused = False
         self._producer: Producer | None = Producer({**config, "error_cb": self._on_error})
         # A daemon: a client that does not end must not hold the end of the process.
         self._thread = threading.Thread(target=self._run, name=f"park-{topic}", daemon=True)
@@ -231,13 +245,23 @@ class _Client:
         try:
             while not self._stopping and not self.dead:
                 producer.poll(_POLL_SECONDS)
+                if self._topic_refused:
+                    self._look_again(producer)
             producer.flush(self._close_seconds)
             producer.purge()
             producer.flush(_PURGE_SECONDS)
+        except KafkaException as error:  # the binding raises a fatal one from whatever polls
+            self.dead = describe(kafka_error(error))
         finally:
             self.dead = self.dead or "its thread ended"
             self._producer = producer = None
             self._answer_rest(self._ended())
+
+    def _look_again(self, producer: Producer) -> None:
+        """A topic once refused stays so in the client until it asks the broker again."""
+        self._topic_refused = False
+        with contextlib.suppress(KafkaException):
+            producer.list_topics(self._topic, _LOOK_SECONDS)
 
     def _on_error(self, error: KafkaError) -> None:
         if is_fatal(error):
@@ -261,6 +285,7 @@ class _Client:
         """One line: what went wrong with the write, and where the operator can look."""
         if is_fatal(error):
             self.dead = describe(error)
+        self._topic_refused |= error.code() in _TOPIC_ERRORS
         match error.code():
             case KafkaError.MSG_SIZE_TOO_LARGE:
                 detail = (
