@@ -29,14 +29,18 @@ def open_delivery(
     health: str | None = None,
     connections: int,
     tls: TlsOptions | None = None,
+    http2: bool = False,
     static_headers: Sequence[tuple[str, str]] = (),
     probe_seconds: float = PROBE_SECONDS,
 ) -> Delivery:
-    """The way to a target: the wire, or for https the client.
+    """The way to a target: the wire, or the client where HTTP/2 is wanted.
 
-    connections is how many are kept when idle (https only: elsewhere each slot keeps its own).
-    probe_seconds is the route's timeout; a probe never takes longer than 5 s.
+    connections is how many the client keeps when idle; on the wire each slot keeps its own.
+    probe_seconds is the route's timeout; a probe never takes longer than 5 s. Raises ValueError
+    for a combination that makes no sense, and OSError for TLS files that cannot be read.
     """
+    if http2 and target.scheme is not Scheme.HTTPS:
+        raise ValueError("HTTP/2 needs an https target")
     encoder = RequestEncoder(
         target.path,
         target.authority,
@@ -47,19 +51,16 @@ def open_delivery(
     )
     to_health = None if health is None else parse_target(health)
     if to_health is not None and TOPIC in to_health.path:
-        raise ValueError(f"a health URL holds no {TOPIC}: it is asked for the application's sake")
-    tls = tls or TlsOptions()
+        raise ValueError(f"a health URL holds no {TOPIC}")
     secure = Scheme.HTTPS in (target.scheme, to_health and to_health.scheme)
-    probe = Probe(
-        loop,
-        target,
-        to_health,
-        min(probe_seconds, PROBE_SECONDS),
-        tls.context() if secure else None,
-    )
-    if target.scheme is not Scheme.HTTPS:
-        return WireDelivery(target, encoder, loop, idle_seconds=idle_seconds, probe=probe)
-    # httpx costs a quarter of the start, and most sidecars never need it.
+    context = (tls or TlsOptions()).context() if secure else None
+    seconds = min(probe_seconds, PROBE_SECONDS)
+    probe = Probe(loop, target, to_health, seconds, context)
+    if not http2:
+        return WireDelivery(
+            target, encoder, loop, idle_seconds=idle_seconds, probe=probe, tls=context
+        )
+    # Imported by those alone who need it: it is a good part of a start.
     from sidecar.delivery.client import ClientDelivery  # noqa: PLC0415
 
     return ClientDelivery(
@@ -69,5 +70,5 @@ def open_delivery(
         idle_seconds=idle_seconds,
         connections=connections,
         probe=probe,
-        tls=tls.context(),
+        tls=(tls or TlsOptions()).context(),  # its own: httpx changes the protocols it offers
     )

@@ -1,8 +1,9 @@
-"""Delivery through httpx: https:// targets, HTTP/2 where the application offers it.
+"""Delivery through httpx: applications that want HTTP/2.
 
 Owned by a route, on the event loop. One client for all slots; its pool has no limit of its own,
 because at most one request per slot runs: a slot never waits for another's connection. A task
-per request; abort cancels it. Deadlines are the caller's, so httpx has none.
+per request; deadlines are the caller's. What httpx cannot do and the wire can: take an answer
+that comes before the request was written, and notice bytes behind an answer (HTTP/1.1).
 """
 
 from __future__ import annotations
@@ -22,51 +23,65 @@ from sidecar.model import Answer, Failed, FailureKind, Record, Result
 
 # httpx has one error for a closed connection and for bytes that are not HTTP.
 _CLOSED: Final = ("disconnected", "closed connection", "ConnectionTerminated", "StreamReset")
+_CONNECT_SECONDS: Final = 10.0  # also of what was given up meanwhile
+
+
+class _Attempt:
+    """One request. While it connects it is not cancelled: httpx would leave the socket behind."""
+
+    __slots__ = ("_done", "_given_up", "_task", "sent")
+
+    def __init__(self, delivery: ClientDelivery, record: Record, attempt: int, done: Done) -> None:
+        self.sent = False  # a byte of it may have left
+        self._done: Final = done
+        self._given_up = False
+        self._task: Final = delivery.start(self._run(delivery, record, attempt))
+
+    def abort(self) -> bool:
+        self._given_up = True
+        if self.sent:
+            self._task.cancel()
+        return self.sent
+
+    async def _run(self, delivery: ClientDelivery, record: Record, attempt: int) -> None:
+        try:
+            result: Result = await delivery.post(record, attempt, self._on_trace)
+        except Unsendable as error:
+            result = Failed(FailureKind.UNSENDABLE, str(error), sent=False)
+        except httpx.HTTPError as error:
+            result = Failed(_kind(error), str(error) or type(error).__name__, self.sent)
+        if not self._given_up:
+            self._done(result)
+
+    async def _on_trace(self, event: str, _: dict[str, Any]) -> None:
+        if event.endswith("send_request_headers.started"):
+            if self._given_up:
+                raise asyncio.CancelledError
+            self.sent = True
 
 
 class ClientSlot:
     """Implements ports.Slot."""
 
-    __slots__ = ("_delivery", "_sent", "_task")
+    __slots__ = ("_attempt", "_delivery")
 
     def __init__(self, delivery: ClientDelivery) -> None:
         self._delivery: Final = delivery
-        self._task: asyncio.Task[None] | None = None
-        self._sent = False  # a byte of the running request may have left
+        self._attempt: _Attempt | None = None
 
     def send(self, record: Record, attempt: int, done: Done) -> None:
-        self._sent = False
-        self._task = self._delivery.start(self._run(record, attempt, done))
+        self._attempt = _Attempt(self._delivery, record, attempt, done)
 
     def abort(self) -> bool:
-        if self._task is None:
-            return False
-        self._task.cancel()
-        self._task = None
-        return self._sent
+        attempt, self._attempt = self._attempt, None
+        return attempt is not None and attempt.abort()
 
     def close(self) -> None:
         self.abort()
 
-    async def _run(self, record: Record, attempt: int, done: Done) -> None:
-        try:
-            result: Result = await self._delivery.post(record, attempt, self._on_trace)
-        except Unsendable as error:
-            result = Failed(FailureKind.UNSENDABLE, str(error), sent=False)
-        except httpx.HTTPError as error:
-            result = Failed(_kind(error), str(error) or type(error).__name__, self._sent)
-        # abort has the last word: it may have come while the answer was being closed.
-        if self._task is asyncio.current_task():
-            self._task = None
-            done(result)
-
-    async def _on_trace(self, event: str, _: dict[str, Any]) -> None:
-        if event.endswith("send_request_headers.started"):
-            self._sent = True
-
 
 class ClientDelivery:
-    """Implements ports.Delivery for https:// targets."""
+    """Implements ports.Delivery for https:// targets with HTTP/2."""
 
     def __init__(
         self,
@@ -89,7 +104,7 @@ class ClientDelivery:
             http2=True,
             trust_env=False,
             follow_redirects=False,
-            timeout=None,  # noqa: S113 the caller owns the deadline
+            timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
             limits=httpx.Limits(
                 max_connections=None,
                 max_keepalive_connections=connections,

@@ -1,4 +1,4 @@
-"""Delivery over plain HTTP/1.1, by TCP or a Unix socket: the fast path.
+"""Delivery over HTTP/1.1, by TCP (with TLS or without) or a Unix socket: the fast path.
 
 Owned by a route, on the event loop. Every slot owns one connection and replaces it when it was
 idle for longer than idle_seconds: application servers close idle connections, and a request that
@@ -8,6 +8,7 @@ lands on a closing one may or may not have been processed.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -46,7 +47,7 @@ class WireSlot:
             return
         connection = self._connection
         since = None if connection is None else connection.fresh_since
-        if connection is None or since is None or self._time() - since > self._idle_seconds:
+        if connection is None or since is None or self._time() - since >= self._idle_seconds:
             if connection is not None:
                 connection.abort()
             connection = self._connection = self._delivery.connect()
@@ -64,7 +65,7 @@ class WireSlot:
 
 
 class WireDelivery:
-    """Implements ports.Delivery for http:// and unix:// targets."""
+    """Implements ports.Delivery. tls is for https:// targets."""
 
     def __init__(
         self,
@@ -74,12 +75,14 @@ class WireDelivery:
         *,
         idle_seconds: float,
         probe: Probe,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.loop: Final = loop
         self._target: Final = target
         self._encoder: Final = encoder
         self._idle_seconds: Final = idle_seconds
         self._probe: Final = probe
+        self._tls: Final = tls
         self._connections: Final[set[Connection]] = set()
         self._all_gone: Final = asyncio.Event()
 
@@ -107,7 +110,7 @@ class WireDelivery:
                     await self._all_gone.wait()
 
     async def _open(self, protocol: Connection) -> None:
-        await open_transport(self.loop, self._target, lambda: protocol)
+        await open_transport(self.loop, self._target, lambda: protocol, self._tls)
 
     def _gone(self, connection: Connection) -> None:
         self._connections.discard(connection)

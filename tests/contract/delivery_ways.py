@@ -67,7 +67,7 @@ class Stage:
 
 @dataclass
 class Way:
-    """name is client for httpx over TLS, else wire."""
+    """name is client for httpx (over TLS, where the application chooses HTTP/1.1), else wire."""
 
     name: str
     new_loop: Callable[[], asyncio.AbstractEventLoop]
@@ -104,6 +104,7 @@ class Way:
             max_header_bytes=options.pop("max_header_bytes", 16_384),
             connections=4,
             tls=self.tls(),
+            http2=self.name == "client",
             **options,
         )
 
@@ -130,5 +131,7 @@ def ways(name: str, directory: Path, authority: trustme.CA) -> Way:
             return Way("wire", uvloop.new_event_loop, directory)
         case "wire-unix":
             return Way("wire", uvloop.new_event_loop, directory, unix=True)
+        case "wire-tls":
+            return Way("wire", uvloop.new_event_loop, directory, authority=authority)
         case _:
             return Way("client", uvloop.new_event_loop, directory, authority=authority)

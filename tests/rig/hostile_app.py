@@ -108,7 +108,8 @@ class App:
         self.accepted += 1
         self.open += 1
         try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError):
+            # Cut, when the test is over, is an end like any other.
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 await self.script(Peer(self.accepted, reader, writer, self))
         finally:
             self.open -= 1
