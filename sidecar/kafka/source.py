@@ -20,19 +20,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import (
-    OFFSET_STORED,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as RawMessage
-from confluent_kafka.admin import AdminClient
 
 from sidecar.errors import (
     CommitFailed,
@@ -50,30 +42,20 @@ from sidecar.kafka.errors import (
     kafka_error,
     source_error,
 )
+from sidecar.kafka.offsets import (
+    at,
+    coordinates,
+    partition_of,
+    partitions_of,
+    plain,
+    text,
+    with_offsets,
+)
+from sidecar.kafka.topic_ids import TopicIds
 from sidecar.model import Partition
 from sidecar.ports import Committed, Message, SourceListener
 
 _Done = Callable[[Exception | None], None]
-
-_COOPERATIVE: Final = "cooperative-sticky"
-_TOPIC_ID_RETRY_SECONDS: Final = 60.0
-# What a client needs to reach the cluster; the rest of a consumer's settings means nothing to an
-# AdminClient, which would complain about each on stderr.
-_CONNECTION_SETTINGS: Final = (
-    "bootstrap.servers",
-    "broker.",
-    "client.dns.lookup",
-    "client.id",
-    "enable.ssl.certificate.verification",
-    "log_level",
-    "metadata.broker.list",
-    "oauth_cb",
-    "reconnect.",
-    "sasl.",
-    "security.protocol",
-    "socket.",
-    "ssl.",
-)
 
 
 class KafkaSource:
@@ -83,6 +65,7 @@ class KafkaSource:
         self, config: Mapping[str, object], topics: Sequence[str] | None, pattern: str | None
     ) -> None:
         self._config: Final = dict(config)
+        self._topic_ids: Final = TopicIds(config)
         self._subscription: Final = [*(topics or ()), *([pattern] if pattern else [])]
         self._cooperative: Final = _is_cooperative(config)
         self._listener: SourceListener
@@ -99,7 +82,6 @@ class KafkaSource:
         self._unanswered: deque[tuple[list[tuple[str, int, int]], _Done | None]] = deque()
         self._assigning = False
         self._closing = False
-        self._no_topic_ids_before = 0.0
         self._fatal: FatalSource | None = None
         self._raised: BaseException | None = None
 
@@ -120,7 +102,7 @@ class KafkaSource:
             raise ConfigError([Problem("kafka", describe(kafka_error(error)))]) from error
 
     def assign(self, starts: Mapping[Partition, int | None]) -> None:
-        offsets = [_at(partition, offset) for partition, offset in starts.items()]
+        offsets = [at(partition, offset) for partition, offset in starts.items()]
         try:
             if self._cooperative:
                 self._consumer.incremental_assign(offsets)
@@ -134,7 +116,12 @@ class KafkaSource:
             self._move(partition, offset)
 
     def close(self) -> None:
-        """Leave the group. With the broker gone this takes librdkafka's time, not ours."""
+        """Leave the group.
+
+        No time limit can be given to librdkafka here. A coordinator that refuses connections
+        costs about session.timeout.ms; one that is silent (frozen, cut off) several times
+        socket.timeout.ms. Whoever must end sooner has to end the process without this thread.
+        """
         if not hasattr(self, "_consumer"):
             return
         self._closing = True
@@ -185,17 +172,17 @@ class KafkaSource:
 
     def pause(self, partitions: Sequence[Partition]) -> None:
         # librdkafka drops what it has queued for a paused partition before it returns.
-        self._call(self._consumer.pause, _plain(partitions))
+        self._call(self._consumer.pause, plain(partitions))
         self._paused.update(partitions)
         self._changed.update(partitions)
 
     def resume(self, partitions: Sequence[Partition]) -> None:
-        self._call(self._consumer.resume, _plain(partitions))
+        self._call(self._consumer.resume, plain(partitions))
         self._paused.difference_update(partitions)
 
     def seek(self, partition: Partition, offset: int) -> None:
         try:
-            self._consumer.seek(_at(partition, offset))
+            self._consumer.seek(at(partition, offset))
         except KafkaException as error:
             if kafka_error(error).code() != KafkaError._STATE:
                 raise source_error(kafka_error(error)) from error
@@ -242,15 +229,15 @@ class KafkaSource:
         """Give one partition up and take it again elsewhere, without the group's knowing."""
         if self._cooperative:
             again = {partition: offset}
-            self._call(self._consumer.incremental_unassign, _plain(again))
+            self._call(self._consumer.incremental_unassign, plain(again))
             take = self._consumer.incremental_assign
         else:
             # The eager protocol knows only whole assignments: the others go on where they are.
             positions = self.positions(list(self._assigned))
             again = {each: positions.get(each) for each in self._assigned} | {partition: offset}
             take = self._consumer.assign
-        self._call(take, [_at(*each) for each in again.items()])
-        self._call(self._consumer.pause, _plain(again.keys() & self._paused))
+        self._call(take, [at(*each) for each in again.items()])
+        self._call(self._consumer.pause, plain(again.keys() & self._paused))
         for each, where in again.items():
             self._move(each, where)
 
@@ -259,8 +246,8 @@ class KafkaSource:
     def positions(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """librdkafka's position moves over a transaction marker when poll comes to it."""
         found: dict[Partition, int] = {}
-        for each in self._call(self._consumer.position, _plain(partitions)):
-            partition = _partition(each)
+        for each in self._call(self._consumer.position, plain(partitions)):
+            partition = partition_of(each)
             start = self._starts.get(partition)
             if each.error is None and each.offset >= 0:
                 found[partition] = each.offset
@@ -272,11 +259,11 @@ class KafkaSource:
         self, partitions: Sequence[Partition], timeout: float
     ) -> dict[Partition, Committed]:
         found: dict[Partition, Committed] = {}
-        for each in self._call(self._consumer.committed, _plain(partitions), timeout):
+        for each in self._call(self._consumer.committed, plain(partitions), timeout):
             if each.error is not None:
                 raise source_error(each.error)
             offset = each.offset if each.offset >= 0 else None
-            found[_partition(each)] = Committed(offset, _text(each.metadata))
+            found[partition_of(each)] = Committed(offset, text(each.metadata))
         return found
 
     def watermarks(self, partition: Partition, timeout: float) -> tuple[int, int]:
@@ -297,21 +284,7 @@ class KafkaSource:
         return any(each.offset is not None for each in committed.values())
 
     def topic_id(self, topic: str, timeout: float) -> str:
-        if time.monotonic() < self._no_topic_ids_before:
-            return ""
-        connection: dict[str, Any] = {
-            key: value
-            for key, value in self._config.items()
-            if key.startswith(_CONNECTION_SETTINGS)
-        }
-        try:
-            admin = AdminClient(connection)
-            answers = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)
-            return str(answers[topic].result(timeout).topic_id or "")
-        except Exception:  # noqa: BLE001 - a hint that everything works without
-            # A broker that does not know the request costs the whole timeout: not every time.
-            self._no_topic_ids_before = time.monotonic() + _TOPIC_ID_RETRY_SECONDS
-            return ""
+        return self._topic_ids.ask(topic, timeout)
 
     # --- commits ------------------------------------------------------------------------------
 
@@ -329,7 +302,7 @@ class KafkaSource:
         """
         if not positions:
             return
-        offsets = _positions(positions)
+        offsets = with_offsets(positions)
         if not self._closing:
             self._send(offsets, None)
             if self._holds(positions, timeout):
@@ -349,7 +322,7 @@ class KafkaSource:
     def _holds(self, positions: Mapping[Partition, tuple[int, str]], timeout: float) -> bool:
         """Whether the broker has exactly this committed; CommitUnknown if it does not say."""
         try:
-            found = self._consumer.committed(_plain(positions), timeout)
+            found = self._consumer.committed(plain(positions), timeout)
         except KafkaException as failure:
             error = kafka_error(failure)
             if is_fatal(error):
@@ -359,12 +332,12 @@ class KafkaSource:
             return False
         return all(
             each.error is None
-            and (each.offset, _text(each.metadata)) == positions[_partition(each)]
+            and (each.offset, text(each.metadata)) == positions[partition_of(each)]
             for each in found
         )
 
     def commit_later(self, positions: Mapping[Partition, tuple[int, str]], done: _Done) -> None:
-        self._send(_positions(positions), done)
+        self._send(with_offsets(positions), done)
 
     def _send(self, offsets: list[TopicPartition], done: _Done | None) -> None:
         try:
@@ -373,12 +346,12 @@ class KafkaSource:
             raise
         except SourceError as error:
             raise CommitFailed(str(error)) from error
-        self._unanswered.append((_coordinates(offsets), done))
+        self._unanswered.append((coordinates(offsets), done))
 
     def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         # Answers may overtake each other (librdkafka puts a commit off while it looks for the
         # coordinator), so an answer is known by what it is about.
-        answered = _coordinates(offsets)
+        answered = coordinates(offsets)
         for waiting in self._unanswered:
             if waiting[0] == answered:
                 self._unanswered.remove(waiting)
@@ -390,7 +363,7 @@ class KafkaSource:
 
     def _on_assign(self, _: Consumer, offsets: list[TopicPartition]) -> None:
         self._assigning = True
-        self._guard(self._listener.on_assign, _partitions(offsets))
+        self._guard(self._listener.on_assign, partitions_of(offsets))
         if self._assigning:
             # Without this the binding would start the partitions at its own idea of an offset.
             self._guard(self.assign, {})
@@ -406,7 +379,7 @@ class KafkaSource:
     def _give_up(
         self, tell: Callable[[Sequence[Partition]], None], offsets: list[TopicPartition]
     ) -> None:
-        partitions = _partitions(offsets)
+        partitions = partitions_of(offsets)
         self._guard(tell, partitions)
         if self._cooperative:
             self._guard(self._call, self._consumer.incremental_unassign, offsets)
@@ -478,34 +451,4 @@ class KafkaSource:
 def _is_cooperative(config: Mapping[str, object]) -> bool:
     if config.get("group.protocol") == "consumer":
         return True
-    return str(config.get("partition.assignment.strategy", "")).strip() == _COOPERATIVE
-
-
-def _at(partition: Partition, offset: int | None) -> TopicPartition:
-    where = OFFSET_STORED if offset is None else offset
-    return TopicPartition(partition.topic, partition.number, where)
-
-
-def _plain(partitions: Iterable[Partition]) -> list[TopicPartition]:
-    return [TopicPartition(*partition) for partition in partitions]
-
-
-def _partitions(offsets: Iterable[TopicPartition]) -> list[Partition]:
-    return [_partition(each) for each in offsets]
-
-
-def _partition(offset: TopicPartition) -> Partition:
-    return Partition(offset.topic, offset.partition)
-
-
-def _positions(positions: Mapping[Partition, tuple[int, str]]) -> list[TopicPartition]:
-    return [TopicPartition(*each, *what) for each, what in positions.items()]
-
-
-def _text(metadata: str | None) -> str:
-    """Committed metadata as it was given: the binding sends its terminating NUL along."""
-    return (metadata or "").rstrip("\0")
-
-
-def _coordinates(offsets: Iterable[TopicPartition]) -> list[tuple[str, int, int]]:
-    return sorted((each.topic, each.partition, each.offset) for each in offsets)
+    return str(config.get("partition.assignment.strategy", "")).strip() == "cooperative-sticky"
