@@ -8,7 +8,8 @@ again. The fetcher asks for what fits, or for a moment for nothing. It pauses
 * everything, when not one place became free for STUCK_SECONDS, because the client can only be
   polled on (for rebalances) if nothing can come out of it;
 * the partitions that hold more than their share, when the application is so slow that what the
-  client has queued of them would keep the others waiting.
+  client has queued of them would keep the others waiting; each until it holds less than half of
+  its share, so that none waits for good.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Intake:
         "_places",
         "_reviewed_at",
         "_reviewed_freed",
+        "_share",
     )
 
     def __init__(self, places: Places) -> None:
@@ -43,6 +45,7 @@ class Intake:
         self._limited = False  # the buffer was full at some time since the last review
         self._reviewed_at = 0.0
         self._reviewed_freed = 0
+        self._share = 0  # of one assignment in what was in flight at the last review
         self._largest = 1  # largest record since the last review, and in the period before
         self._largest_before = 1
 
@@ -59,6 +62,7 @@ class Intake:
         free_bytes = places.threshold_bytes - places.in_flight_bytes
         if free_bytes <= 0:
             return 0
+        self._full_since = None
         return max(1, min(free, free_bytes // max(self._largest, self._largest_before)))
 
     def worthwhile(self) -> int:
@@ -73,7 +77,6 @@ class Intake:
         if room < self.worthwhile():
             self._limited = True
         if room > 0:
-            self._full_since = None
             return False
         if self._full_since is None:
             self._full_since = now
@@ -108,17 +111,28 @@ class Intake:
         self._limited = False
         self._largest_before, self._largest = self._largest, 1
         owned = list(assignments)
-        if not slow or len(owned) < 2 or self._all_paused:
-            return [], self._to_resume(paused)
-        share = places.threshold // len(owned)
-        greedy = [a for a in owned if a.in_flight > share and a not in paused]
-        if len(greedy) + len(paused) == len(owned):
-            return [], self._to_resume(paused)  # all alike: nobody waits for anybody
-        return greedy, self._to_resume(paused)
+        self._share = places.in_flight // max(1, len(owned))
+        resumed = self._to_resume(paused)
+        if not slow or len(owned) < 2 or self._all_paused or self._plenty:
+            return [], resumed
+        greedy = [a for a in owned if a.in_flight > self._share and a not in paused]
+        if len(greedy) + len(paused) - len(resumed) == len(owned):
+            return [], resumed  # all alike: nobody waits for anybody
+        return greedy, resumed
+
+    @property
+    def _plenty(self) -> bool:
+        """A quarter of the places is free: nobody needs to wait for others."""
+        places = self._places
+        return (
+            places.in_flight <= places.threshold * 3 // 4
+            and places.in_flight_bytes <= places.threshold_bytes * 3 // 4
+        )
 
     def _to_resume(self, paused: set[Assignment]) -> list[Assignment]:
-        """Those paused for their greed, once a quarter of the places is free."""
-        places = self._places
-        if not paused or places.in_flight > places.threshold * 3 // 4:
+        """Those paused for their greed that may go on."""
+        if not paused:
             return []
-        return list(paused)
+        if self._plenty:
+            return list(paused)
+        return [assignment for assignment in paused if assignment.in_flight * 2 <= self._share]
