@@ -1,0 +1,7 @@
+"""Adversaries for the real sidecar on a real Kafka: it is killed, joined, left, cut off.
+
+    python -m tests.chaos --help
+
+Each scenario produces numbered records, lets a recording application see them, breaks something,
+and judges: lost, repeated, out of budget, stuck.
+"""

@@ -1,0 +1,266 @@
+"""What is broken, and how it is judged. Each scenario gives one line of the table per round."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.chaos.judge import Journal
+from tests.chaos.processes import Scene, Sidecar, config, route, until
+from tests.rig.kafka import KafkaCluster
+from tests.rig.operations import KafkaOperations
+
+PARTITIONS = 6
+BUDGET = 200
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "eager": {"partition_assignment_strategy": "range", "session_timeout_ms": 2000},
+    "cooperative": {
+        "partition_assignment_strategy": "cooperative-sticky",
+        "session_timeout_ms": 2000,
+    },
+    "consumer": {"group_protocol": "consumer"},
+}
+
+
+class Line(NamedTuple):
+    """One line of the table; ok is the judgement."""
+
+    scenario: str
+    round: int
+    ok: bool
+    figures: Mapping[str, float]
+
+
+def _guarantee(guarantee: str) -> dict[str, Any]:
+    extra = {"loss_budget": BUDGET} if guarantee == "at_most_once" else {"threshold": 1000}
+    return {"guarantee": guarantee, "executors": 32, **extra}
+
+
+def _drained(kafka: KafkaOperations, group: str, topic: str) -> bool:
+    try:
+        lag = kafka.lag(group, topic)
+    except Exception:  # the coordinator is moving
+        return False
+    return len(lag) == PARTITIONS and not any(lag.values())
+
+
+def kill(
+    kafka: KafkaCluster, directory: Path, seed: int, first: int, last: int, guarantee: str
+) -> Iterator[Line]:
+    """kill -9 at a random moment under load, then a new sidecar on the same group."""
+    name = f"kill-{guarantee}"
+    topic = group = f"{name}-{seed}-{time.time_ns()}"
+    kafka.create_topic(topic, PARTITIONS)
+    journal_file = directory / f"{topic}.journal"
+    journal = Journal(journal_file)
+    with Scene(directory) as scene:
+        port = scene.app(journal_file)
+        what = config(
+            kafka.bootstrap_servers,
+            group,
+            [route(topic, port, **_guarantee(guarantee))],
+            session_timeout_ms=1500,
+            heartbeat_interval_ms=300,
+        )
+        sidecar = scene.sidecar(what, f"{name}-{first}")
+        produced = 0
+        for number in range(first, last):
+            chance = random.Random(f"{seed} {number}")
+            load = scene.load(
+                kafka.bootstrap_servers,
+                topic,
+                partitions=PARTITIONS,
+                first=produced,
+                count=3000,
+                rate=3000,
+                delay_ms=5,
+                slow_every=100,
+                slow_ms=300,
+            )
+            numbers = range(produced, produced + 3000)
+            produced = numbers.stop
+            until(lambda: _seen(journal, numbers) > 0, "the first record of the round", 60)
+            time.sleep(chance.uniform(0, 1.2))
+            sidecar.kill()
+            sidecar = scene.sidecar(what, f"{name}-{number + 1}")
+            assert load.wait(60) == 0, "the load was not confirmed"
+            until(lambda: _drained(kafka, group, topic), "the group is at the end", 60)
+            if guarantee == "at_least_once":
+                until(lambda: _seen(journal, numbers) == len(numbers), "all records seen", 30)
+            else:
+                time.sleep(0.5)  # what is committed may still be executing
+            journal.refresh()
+            verdict = journal.judge(numbers)
+            ok = (
+                verdict.lost == 0
+                if guarantee == "at_least_once"
+                else verdict.lost <= BUDGET and verdict.repeats == 0
+            )
+            figures = {"lost": verdict.lost, "repeated": verdict.repeats, "records": len(numbers)}
+            yield Line(name, number, ok, figures)
+        sidecar.stop()
+
+
+def _seen(journal: Journal, numbers: range) -> int:
+    journal.refresh()
+    return sum(1 for number in numbers if journal.arrivals[number])
+
+
+def members(
+    kafka: KafkaCluster, directory: Path, seed: int, first: int, last: int, protocol: str
+) -> Iterator[Line]:
+    """A second member joins, leaves in order, or is killed; each time all partitions go on."""
+    name = f"members-{protocol}"
+    topic = group = f"{name}-{seed}-{time.time_ns()}"
+    kafka.create_topic(topic, PARTITIONS)
+    journal_file = directory / f"{topic}.journal"
+    journal = Journal(journal_file)
+    rate = 500.0
+    with Scene(directory) as scene:
+        port = scene.app(journal_file)
+        what = config(
+            kafka.bootstrap_servers,
+            group,
+            [route(topic, port, executors=32)],
+            **PROTOCOLS[protocol],
+        )
+        what["commit_interval_seconds"] = 0.1
+        scene.sidecar(what, f"{name}-constant")
+        second: Sidecar | None = None
+        count = int((last - first) * 12 * rate)
+        load = scene.load(
+            kafka.bootstrap_servers,
+            topic,
+            partitions=PARTITIONS,
+            count=count,
+            rate=rate,
+            delay_ms=10,
+            slow_every=200,
+            slow_ms=1500,
+        )
+        until(lambda: _seen_partitions(journal, 0) == PARTITIONS, "every partition flows", 60)
+        for number in range(first, last):
+            chance = random.Random(f"{seed} {number}")
+            time.sleep(chance.uniform(0.1, 1.0))
+            code = 0
+            if second is None:
+                change = 0
+                second = scene.sidecar(what, f"{name}-{number}")
+            elif chance.random() < 0.7:
+                change = 1
+                code = second.stop()
+                second = None
+            else:
+                change = 2
+                second.kill()
+                second = None
+            changed = time.monotonic()
+            newest = max(journal.arrivals, default=0) + int(rate * 2)
+            until(
+                lambda n=newest: _seen_partitions(journal, n) == PARTITIONS,  # type: ignore[misc]
+                "every partition flows again",
+                30,
+            )
+            stall = time.monotonic() - changed
+            figures = {"change": change, "flows_again_s": round(stall, 1), "exit": code}
+            yield Line(name, number, code == 0, figures)
+        load.kill()
+        load.wait()
+        confirmed = sum(kafka.end_offsets(topic).values())
+        until(lambda: _drained(kafka, group, topic), "the group is at the end", 60)
+        until(lambda: _seen(journal, range(confirmed)) == confirmed, "all records seen", 30)
+        verdict = journal.judge(range(confirmed))
+        figures = {"lost": verdict.lost, "repeated": verdict.repeats, "records": confirmed}
+        yield Line(name, last, verdict.lost == 0, figures)
+
+
+def _seen_partitions(journal: Journal, newer_than: int) -> int:
+    journal.refresh()
+    return len({n % PARTITIONS for n in journal.arrivals if n >= newer_than})
+
+
+def broker(
+    kafka: KafkaCluster, directory: Path, seed: int, first: int, last: int, kind: str
+) -> Iterator[Line]:
+    """The broker is stopped for 30 s, or the leader of three is killed; the sidecar stays."""
+    name = f"broker-{kind}"
+    for number in range(first, last):
+        topic = group = f"{name}-{seed}-{time.time_ns()}"
+        kafka.create_topic(topic, PARTITIONS)
+        journal_file = directory / f"{topic}.journal"
+        journal = Journal(journal_file)
+        with Scene(directory) as scene:
+            port = scene.app(journal_file)
+            what = config(
+                kafka.bootstrap_servers,
+                group,
+                [route(topic, port, executors=32)],
+                session_timeout_ms=6000,
+            )
+            sidecar = scene.sidecar(what, f"{name}-{number}")
+            count = 20_000
+            load = scene.load(
+                kafka.bootstrap_servers,
+                topic,
+                partitions=PARTITIONS,
+                count=count,
+                rate=400,
+                delay_ms=5,
+            )
+            until(lambda: _seen_partitions(journal, 2000) == PARTITIONS, "it flows", 60)  # noqa: B023
+            if kind == "stopped":
+                kafka.node(1).terminate()
+                time.sleep(30)
+            else:
+                kafka.node(kafka.leader(topic, 0)).kill()
+                time.sleep(10)
+            kafka.heal()
+            healed = time.monotonic()
+            after = max(journal.arrivals) + 500
+            until(
+                lambda n=after: _seen_partitions(journal, n) == PARTITIONS,  # type: ignore[misc]
+                "it flows again",
+                90,
+            )
+            back = time.monotonic() - healed
+            assert load.wait(120) == 0, "the load was not confirmed"
+            until(lambda: _seen(journal, range(count)) == count, "all records seen", 60)  # noqa: B023
+            until(lambda: _drained(kafka, group, topic), "the group is at the end", 60)  # noqa: B023
+            verdict = journal.judge(range(count))
+            same_process = sidecar.process.poll() is None
+            code = sidecar.stop()
+            figures = {
+                "lost": verdict.lost,
+                "repeated": verdict.repeats,
+                "records": count,
+                "flows_again_s": round(back, 1),
+                "exit": code,
+            }
+            yield Line(name, number, verdict.lost == 0 and same_process and code == 0, figures)
+
+
+Scenario = Callable[[KafkaCluster, Path, int, int, int], Iterator[Line]]
+
+
+def _with(function: Callable[..., Iterator[Line]], choice: str) -> Scenario:
+    def scenario(
+        kafka: KafkaCluster, directory: Path, seed: int, first: int, last: int
+    ) -> Iterator[Line]:
+        return function(kafka, directory, seed, first, last, choice)
+
+    return scenario
+
+
+SCENARIOS: dict[str, tuple[Scenario, int, int]] = {
+    # name: (scenario, rounds, nodes)
+    "kill-at_least_once": (_with(kill, "at_least_once"), 30, 1),
+    "kill-at_most_once": (_with(kill, "at_most_once"), 30, 1),
+    "members-eager": (_with(members, "eager"), 30, 1),
+    "members-cooperative": (_with(members, "cooperative"), 30, 1),
+    "members-consumer": (_with(members, "consumer"), 30, 1),
+    "broker-stopped": (_with(broker, "stopped"), 1, 1),
+    "broker-leader_killed": (_with(broker, "leader_killed"), 1, 3),
+}
