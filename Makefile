@@ -10,6 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
+CHAOS_ARGS ?=
 
 .PHONY: help
 help: ## Show this list
@@ -25,7 +26,7 @@ check: lint test ## Lint, then test
 .PHONY: test
 test: $(STAMP) ## Run all tests (real broker: Java + Maven, Docker, or KAFKA_BOOTSTRAP_SERVERS)
 	@$(BIN)/python -m tests.rig
-	$(BIN)/pytest -m "not chaos" $(PYTEST_ARGS)
+	$(BIN)/pytest $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(STAMP) ## Check style, format, types and the direction of imports
@@ -42,7 +43,7 @@ format: $(STAMP) ## Format, and fix what can be fixed by itself
 .PHONY: chaos
 chaos: $(STAMP) ## Long runs with brokers, applications and sidecars killed under load
 	@$(BIN)/python -m tests.rig
-	$(BIN)/pytest -m chaos -s $(PYTEST_ARGS)
+	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 .PHONY: bench
 bench: $(STAMP) ## Measure cost per message, latency, head of line, isolation, memory, start
