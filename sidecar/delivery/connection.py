@@ -77,6 +77,7 @@ class Connection(asyncio.Protocol):
         self._whole = False
         self._keep = False  # it allows another request; asked when it is whole
         self._connecting: Final = loop.create_task(self._connect(opener))
+        self._connecting.add_done_callback(self._connected)
 
     def request(self, head: bytes, body: bytes, done: Done) -> None:
         """Write it, or have it written when the connection is made. Only new or fresh ones."""
@@ -108,9 +109,10 @@ class Connection(asyncio.Protocol):
             await opener(self)
         except OSError as error:
             self._finish(Failed(FailureKind.UNREACHABLE, describe(error), sent=False))
-        finally:
-            if self._transport is None:
-                self._on_gone(self)
+
+    def _connected(self, _: asyncio.Task[None]) -> None:
+        if self._transport is None:  # not made, or lost again already
+            self._on_gone(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         opened = cast("asyncio.Transport", transport)

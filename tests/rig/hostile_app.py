@@ -100,6 +100,7 @@ class App:
         self.received: list[Received] = []
         self.port = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -107,16 +108,24 @@ class App:
         self._tasks.add(task)
         self.accepted += 1
         self.open += 1
+        self._changed.set()
         try:
             # Cut, when the test is over, is an end like any other.
             with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 await self.script(Peer(self.accepted, reader, writer, self))
         finally:
             self.open -= 1
+            self._changed.set()
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
             self._tasks.discard(task)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for something about the connections."""
+        while not holds():
+            self._changed.clear()
+            await self._changed.wait()
 
     async def cut(self) -> None:
         for task in tuple(self._tasks):
