@@ -18,7 +18,15 @@ PROBE_SECONDS: Final = 0.5
 class Availability:
     """changed is called after a probe got through: dispatch may go on."""
 
-    __slots__ = ("_breaker", "_changed", "_delivery", "_probing", "_scheduler", "_timer")
+    __slots__ = (
+        "_breaker",
+        "_changed",
+        "_delivery",
+        "_probing",
+        "_scheduler",
+        "_stopped",
+        "_timer",
+    )
 
     def __init__(
         self,
@@ -33,6 +41,7 @@ class Availability:
         self._changed = changed
         self._timer: Timer | None = None
         self._probing = False
+        self._stopped = False
 
     def start(self) -> None:
         """Probe at once."""
@@ -40,10 +49,12 @@ class Availability:
 
     def watch(self) -> None:
         """The breaker is held: see to it that a probe is on its way."""
-        if self._timer is None and not self._probing:
+        if self._timer is None and not self._probing and not self._stopped:
             self._timer = self._scheduler.call_later(PROBE_SECONDS, self._probe)
 
     def stop(self) -> None:
+        """No probe is started any more, and the answer to one under way is ignored."""
+        self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -55,6 +66,8 @@ class Availability:
 
     def _probed(self, error: str | None) -> None:
         self._probing = False
+        if self._stopped:
+            return
         if error is None:
             self._breaker.reachable(self._scheduler.time())
             self._changed()

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from typing import Final
 
 from sidecar.core.ledger import InFlight
 from sidecar.model import Assignment
 from sidecar.ports import Scheduler, Timer
+
+# uvloop's timers count whole milliseconds and may be half of one early. Without this a timer
+# would be set for the rest of it, and fire at once, and be set again, for all of that time.
+GRAIN_SECONDS: Final = 0.001
 
 
 class Delays:
@@ -70,9 +75,9 @@ class Delays:
 
     def _fire(self) -> None:
         self._timer = None
-        now = self._scheduler.time()
+        due = self._scheduler.time() + GRAIN_SECONDS
         entries = []
-        while self._heap and self._heap[0][0] <= now:
+        while self._heap and self._heap[0][0] <= due:
             entries.append(heapq.heappop(self._heap)[2])
         self._arm()
         if entries:
