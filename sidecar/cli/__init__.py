@@ -23,6 +23,7 @@ COMMANDS = {
     "check": "try configuration, brokers, topics, permissions and the app, and say what to fix",
     "demo": "broker, toy app and load in one process: nothing else is needed",
     "config-schema": "print the JSON schema of the configuration file",
+    "openapi": "print the description of the admin API",
 }
 
 

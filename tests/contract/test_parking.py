@@ -140,7 +140,7 @@ class ClientPlace:
                     left.discard(partition)
                 else:
                     headers: Any = message.headers() or []
-                    lanes[partition].append(Parked(message.key(), message.value(), headers))  # type: ignore[arg-type]
+                    lanes[partition].append(Parked(message.key(), message.value(), headers))
         finally:
             consumer.close()
         return lanes

@@ -1,0 +1,59 @@
+"""The web application: routers by resource, over one View. Built once, when the server starts.
+
+Every handler is a coroutine, for the view belongs to the loop and is not to be read by a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
+
+from sidecar.admin import health, partitions, records, routes, status
+from sidecar.admin.hosts import HostCheck
+from sidecar.admin.problems import MEDIA_TYPE, Problem, handle_problems
+from sidecar.admin.view import View
+
+_PROBLEM = {
+    "description": "What went wrong",
+    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+
+
+class AdminApp(FastAPI):
+    """view is None only where nothing but the description is wanted."""
+
+    def __init__(self, view: View | None, names: Iterable[str] = ()) -> None:
+        super().__init__(
+            title="Sidecar admin API",
+            summary="Health, state and control of a running sidecar.",
+            version="1",
+            docs_url=None,
+            redoc_url=None,
+            responses={"default": _PROBLEM},
+            generate_unique_id_function=_operation_id,
+        )
+        self.state.view = view
+        for module in (health, status, routes, partitions, records):
+            self.include_router(module.router)
+        handle_problems(self)
+        self.add_middleware(HostCheck, names=tuple(names))
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            document = super().openapi()
+            schemas = document.setdefault("components", {}).setdefault("schemas", {})
+            schemas["Problem"] = TypeAdapter(Problem).json_schema()
+        return super().openapi()
+
+
+def openapi_document() -> dict[str, Any]:
+    """The description of the API, as openapi/admin.json holds it."""
+    return AdminApp(None).openapi()
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
