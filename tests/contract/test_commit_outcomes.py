@@ -116,5 +116,15 @@ def test_close_returns_when_the_broker_is_gone(broker: FaultyBroker, member: Tes
     assert time.monotonic() - started < 15.0
 
 
+def test_close_answers_what_the_broker_did_not(broker: FaultyBroker, member: TestMember) -> None:
+    answers: list[Exception | None] = []
+    broker.set_down()
+    until(lambda: member.trouble, member)
+    member.source.commit_later({min(member.owned): (1, "")}, answers.append)
+    member.source.close()
+    assert len(answers) == 1
+    assert isinstance(answers[0], CommitUnknown)
+
+
 def test_unsubscribed_source_closes() -> None:
     KafkaSource({"group.id": "g"}, ["t"], None).close()

@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.errors import CommitFailed, CommitUnknown, SourceError
 from sidecar.model import Partition
-from sidecar.ports import Committed
+from sidecar.ports import Committed, Message
 from tests.contract.backends import Backend, partitions_of
 from tests.contract.conftest import ASK_SECONDS, TestMember, idle, until
 
@@ -415,6 +415,60 @@ def test_callbacks_may_seek_pause_and_ask(backend: Backend, join: Join) -> None:
     assert not idle(first)
     first.source.resume(held)
     until(lambda: first.offsets(held[0]) == [50], first, second)
+
+
+def test_callback_amid_a_batch_holds_for_that_batch(backend: Backend, join: Join) -> None:
+    """A rebalance that stands behind messages in the client's queue: none of what was given up,
+    paused or moved meanwhile is returned, and nothing is lost."""
+    topic = backend.create_topic(4)
+    first = join(topic)
+    until(lambda: len(first.owned) == 4, first)
+    kept: list[Partition] = []
+
+    def rearrange(leaving: Sequence[Partition]) -> None:
+        kept.extend(sorted(first.owned - set(leaving)))
+        first.source.pause([kept[0]])
+        first.source.seek(kept[1], 40)
+
+    first.on_giving_up = rearrange
+    first.limit = 1000
+    for number in range(4):
+        backend.produce(topic, numbered(50), number)
+    second = join(topic)
+    if backend.name != "fake":  # its members learn of a rebalance by polling alone
+        until(lambda: second.told, second)
+    returned: list[Message] = []
+    while not kept:
+        returned = first.poll()
+        second.poll()
+    assert {each.partition for each in returned} <= {kept[1]}
+    assert all(each.offset >= 40 for each in returned)
+    first.source.resume([kept[0]])
+    until(lambda: first.offsets(kept[0])[-1:] == [49], first, second)
+    assert first.offsets(kept[0]) == list(range(50))
+
+
+def test_out_of_range_while_paused_stays_paused(
+    backend: Backend, join: Join, protocol: str
+) -> None:
+    topic = backend.create_topic()
+    partition = Partition(topic, 0)
+    backend.produce(topic, numbered(10))
+    member = join(topic, protocol=protocol)
+    member.restart_at = 8
+
+    def pause_and_seek(partition: Partition, _: str) -> None:
+        member.out_of_range.append(partition)
+        member.source.pause([partition])
+        member.source.seek(partition, 8)
+
+    member.on_out_of_range = pause_and_seek  # type: ignore[method-assign, assignment]
+    member.starts = {partition: 1000}
+    until(lambda: member.out_of_range, member)
+    assert not idle(member)
+    member.source.resume([partition])
+    until(lambda: len(member.messages) == 2, member)
+    assert member.offsets(partition) == [8, 9]
 
 
 def test_outage(backend: Backend, join: Join) -> None:
