@@ -14,7 +14,7 @@ from sidecar.settings import RouteSettings, Settings
 
 QUEUE_KBYTES: Final = 16_384
 FETCH_BYTES: Final = 4_194_304
-_LEAST_PREFETCH: Final = 1_000
+_LEAST_PREFETCH: Final = 2_000
 _MOST_PREFETCH: Final = 100_000
 
 _CLIENT_DEFAULTS: Final = {

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from sidecar.errors import Problem
 from sidecar.settings.problems import refusal
 
-_YEAR: Final = 31_536_000.0
+YEAR_SECONDS: Final = 31_536_000.0
 
 KafkaValue = str | int | float | bool | SecretStr
 
@@ -42,9 +42,11 @@ def _number(value: object) -> object:
     return value
 
 
-Seconds = Annotated[float, BeforeValidator(_number), Field(ge=0, le=_YEAR, allow_inf_nan=False)]
+Seconds = Annotated[
+    float, BeforeValidator(_number), Field(ge=0, le=YEAR_SECONDS, allow_inf_nan=False)
+]
 PositiveSeconds = Annotated[
-    float, BeforeValidator(_number), Field(gt=0, le=_YEAR, allow_inf_nan=False)
+    float, BeforeValidator(_number), Field(gt=0, le=YEAR_SECONDS, allow_inf_nan=False)
 ]
 Count = Annotated[int, BeforeValidator(_number)]
 

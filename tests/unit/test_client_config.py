@@ -63,7 +63,7 @@ def test_the_routes_group_comes_before_the_common_one() -> None:
     assert consumer(settings({"group_id": "own"}))["group.id"] == "own"
 
 
-@pytest.mark.parametrize(("threshold", "prefetch"), [(10, 1000), (5000, 5000), (10**6, 10**5)])
+@pytest.mark.parametrize(("threshold", "prefetch"), [(10, 2000), (5000, 5000), (10**6, 10**5)])
 def test_the_prefetch_follows_the_threshold_within_bounds(threshold: int, prefetch: int) -> None:
     tree = settings({"threshold": threshold})
     assert consumer(tree)["queued.min.messages"] == str(prefetch)
