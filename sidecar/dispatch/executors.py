@@ -129,7 +129,10 @@ class ExecutorPool:
             executor.slot.abort()
             aborted.append(executor.entry)
             executor.entry = None
-            self._idle.append(executor)
+            if len(self._all) > self.wanted:
+                self._retire(executor)
+            else:
+                self._idle.append(executor)
         self.busy = 0
         return aborted
 

@@ -75,8 +75,9 @@ class SimulatedScheduler:
 
     # --- driving ------------------------------------------------------------------------------
 
-    def __len__(self) -> int:
-        """How many callbacks are scheduled."""
+    @property
+    def scheduled(self) -> int:
+        """How many callbacks wait for their time."""
         return sum(timer.live for _, _, timer in self._heap)
 
     @property

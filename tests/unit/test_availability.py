@@ -61,7 +61,7 @@ def test_one_probe_at_a_time() -> None:
     rig.delivery.answer_probe("refused")
     rig.availability.watch()
     rig.availability.watch()
-    assert len(rig.scheduler) == 1
+    assert rig.scheduler.scheduled == 1
 
 
 def test_when_intake_is_held_a_probe_allows_one_trial_and_a_failed_trial_the_next_probe() -> None:
@@ -85,7 +85,7 @@ def test_after_stop_no_probe_begins() -> None:
     rig.availability.stop()
     rig.availability.watch()
     rig.scheduler.advance(60.0)
-    assert (rig.delivery.probed, len(rig.scheduler)) == (1, 0)
+    assert (rig.delivery.probed, rig.scheduler.scheduled) == (1, 0)
 
 
 def test_the_answer_to_a_probe_that_was_under_way_at_stop_changes_nothing() -> None:

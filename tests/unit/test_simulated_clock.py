@@ -33,7 +33,7 @@ def test_callbacks_run_by_time_and_then_in_the_order_they_were_scheduled() -> No
         ("second at 1", 1.0),
     ]
     assert scheduler.time() == 1.5
-    assert len(scheduler) == 1
+    assert scheduler.scheduled == 1
     scheduler.advance(0.5)
     assert ran[-1] == ("late", 2.0)
     assert not scheduler.run_next()
