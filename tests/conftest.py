@@ -16,10 +16,17 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.rig.errors import NoKafka
 from tests.rig.kafka import KafkaCluster
 from tests.rig.operations import KafkaOperations
+
+# A busy machine is no failure; what CI sets for itself stays.
+settings.register_profile(
+    "tests", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tests")
 
 
 class TopicFactory(Protocol):

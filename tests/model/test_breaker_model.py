@@ -85,4 +85,4 @@ class BreakerByTable(RuleBasedStateMachine):
 
 
 TestBreakerByTable = BreakerByTable.TestCase
-TestBreakerByTable.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestBreakerByTable.settings = settings(max_examples=100, stateful_step_count=30)

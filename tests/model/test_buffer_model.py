@@ -82,4 +82,4 @@ class BufferOfLists(RuleBasedStateMachine):
 
 
 TestBufferOfLists = BufferOfLists.TestCase
-TestBufferOfLists.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestBufferOfLists.settings = settings(max_examples=80, stateful_step_count=40)

@@ -223,4 +223,4 @@ class LedgerOfAChain(RuleBasedStateMachine):
 
 
 TestLedgerOfAChain = LedgerOfAChain.TestCase
-TestLedgerOfAChain.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestLedgerOfAChain.settings = settings(max_examples=120, stateful_step_count=40)
