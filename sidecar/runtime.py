@@ -15,19 +15,21 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 
 from sidecar import __version__
-from sidecar.core.places import Places
 from sidecar.core.kafka_rules import OffsetReset
+from sidecar.core.places import Places
 from sidecar.delivery import open_delivery
 from sidecar.dispatch.route import Phase, Route
 from sidecar.errors import ConfigError, SidecarError
 from sidecar.kafka.client_config import consumer_config, producer_config
+from sidecar.kafka.dead_letters import DeadLetterWriter
+from sidecar.kafka.embedded import embedded_broker
 from sidecar.kafka.fetcher import Fetcher
 from sidecar.kafka.mailbox import ThreadMailbox
 from sidecar.kafka.source import KafkaSource
@@ -68,10 +70,14 @@ class _Vertical:
 
 
 class Runtime:
-    """The running sidecar. Everything happens on the loop that calls run."""
+    """The running sidecar. Everything happens on the loop that calls run.
 
-    def __init__(self, settings: Settings) -> None:
+    embedded: the settings lead to an embedded broker, which has no topic ids.
+    """
+
+    def __init__(self, settings: Settings, *, embedded: bool = False) -> None:
         self.settings: Final = settings
+        self._embedded = embedded
         self.started_at: Final = time.time()
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
@@ -219,7 +225,7 @@ class Runtime:
             parking=parking,
             mailbox=mailbox,
             places=places,
-            start_fetching=lambda: thread.start(),  # made below
+            start_fetching=lambda: thread.start(),  # noqa: PLW0108 - made below
             failed=self._on_route_failed,
             ended=self._on_route_ended,
         )
@@ -228,6 +234,7 @@ class Runtime:
                 consumer_config(settings, route_settings),
                 route_settings.topics,
                 route_settings.pattern,
+                topic_ids=not self._embedded,
             ),
             sink=route,
             tell=self._tell,
@@ -245,8 +252,6 @@ class Runtime:
     def _parking(self, route_settings: RouteSettings) -> Parking | None:
         if route_settings.dead_letter is None:
             return None
-        from sidecar.kafka.dead_letters import DeadLetterWriter
-
         return DeadLetterWriter(
             producer_config(self.settings, route_settings),
             route_settings.dead_letter.topic,
@@ -258,10 +263,17 @@ class Runtime:
 def run(settings: Settings) -> int:
     """Run until stopped; the exit code. Does not return while a client library hangs."""
     log.info("sidecar %s", __version__)
+    embedded = settings.embedded_broker
+    with embedded_broker(settings) if embedded else contextlib.nullcontext(settings) as reachable:
 
-    async def main() -> int:
-        return await Runtime(settings).run()
+        async def main() -> int:
+            return await Runtime(reachable, embedded=embedded).run()
 
+        return run_on_loop(main)
+
+
+def run_on_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run a coroutine that runs a Runtime; the exit code. See run."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(main())
     if any(t.name.startswith("fetch-") for t in threading.enumerate()):

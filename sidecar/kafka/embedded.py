@@ -19,12 +19,19 @@ authenticate, and answer a long poll at once when data arrives (hence client_ove
 from __future__ import annotations
 
 import ctypes
-from types import TracebackType
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from confluent_kafka import KafkaException, Producer, cimpl
 
 from sidecar.errors import SourceError
+from sidecar.settings import Settings
+
+log = logging.getLogger(__name__)
 
 FALLBACK_PARTITIONS: Final = 4
 _START_SECONDS: Final = 10.0
@@ -39,7 +46,7 @@ class EmbeddedBroker:
 
     # A fetch on it does not wake for new data, and its classic rebalance lasts the session
     # timeout less one second.
-    client_overrides: Final[dict[str, object]] = {
+    client_overrides: Final[Mapping[str, int]] = {
         "fetch.wait.max.ms": 10,
         "heartbeat.interval.ms": 200,
         "session.timeout.ms": 2000,
@@ -131,6 +138,36 @@ class EmbeddedBroker:
         except KafkaException as error:
             raise SourceError(f"the embedded broker did not start: {error}") from error
         self._address = ",".join(f"{each.host}:{each.port}" for each in brokers)
+
+
+@contextmanager
+def embedded_broker(settings: Settings) -> Iterator[Settings]:
+    """Start a broker with the routes' topics; the settings that reach it, and its address told."""
+    with EmbeddedBroker() as broker:
+        for topic in _topics(settings):
+            broker.create_topic(topic, FALLBACK_PARTITIONS)
+        address = broker.bootstrap_servers
+        log.info("embedded broker at %s", address, extra={"bootstrap_servers": address})
+        sys.stdout.write(
+            f"embedded broker at {address}: produce to it with any Kafka client on this machine."
+            " It is for trying out: it keeps 5 MiB of a partition, and nothing after the end.\n"
+        )
+        sys.stdout.flush()
+        defaults = EmbeddedBroker.client_overrides
+        if settings.kafka_text("group.protocol").lower() == "consumer":
+            # The broker decides on these then, and the client refuses to be told.
+            defaults = {"fetch.wait.max.ms": defaults["fetch.wait.max.ms"]}
+        kafka = {**defaults, **settings.kafka, "bootstrap.servers": address}
+        yield settings.model_copy(update={"kafka": MappingProxyType(kafka)})
+
+
+def _topics(settings: Settings) -> list[str]:
+    topics: list[str] = []
+    for route in settings.routes:
+        topics += route.topics or ()
+        if route.dead_letter is not None:
+            topics.append(route.dead_letter.topic)
+    return list(dict.fromkeys(topics))
 
 
 def _library() -> ctypes.CDLL | None:

@@ -59,13 +59,21 @@ _Done = Callable[[Exception | None], None]
 
 
 class KafkaSource:
-    """See ports.RecordSource. config is librdkafka's, final: nothing is added but callbacks."""
+    """See ports.RecordSource. config is librdkafka's, final: nothing is added but callbacks.
+
+    topic_ids: whether to ask for them; a broker that does not know the request costs a timeout.
+    """
 
     def __init__(
-        self, config: Mapping[str, object], topics: Sequence[str] | None, pattern: str | None
+        self,
+        config: Mapping[str, object],
+        topics: Sequence[str] | None,
+        pattern: str | None,
+        *,
+        topic_ids: bool = True,
     ) -> None:
         self._config: Final = dict(config)
-        self._topic_ids: Final = TopicIds(config)
+        self._topic_ids: Final = TopicIds(config) if topic_ids else None
         self._subscription: Final = [*(topics or ()), *([pattern] if pattern else [])]
         self._cooperative: Final = _is_cooperative(config)
         self._listener: SourceListener
@@ -284,7 +292,7 @@ class KafkaSource:
         return any(each.offset is not None for each in committed.values())
 
     def topic_id(self, topic: str, timeout: float) -> str:
-        return self._topic_ids.ask(topic, timeout)
+        return "" if self._topic_ids is None else self._topic_ids.ask(topic, timeout)
 
     # --- commits ------------------------------------------------------------------------------
 
