@@ -92,9 +92,9 @@ class Fetcher:
             while self._finish is None:
                 self.step()
             self.finish()
-        except BaseException as problem:
+        except BaseException as problem:  # noqa: BLE001
             error = problem
-            self._leave_after(problem)
+            self.leave_after(problem)
         self._tell(self._sink.ended, error)
 
     def start(self) -> None:
@@ -129,12 +129,12 @@ class Fetcher:
             log.error("the last commit failed: %s", problem)
         self._source.close()
 
-    def _leave_after(self, problem: BaseException) -> None:
+    def leave_after(self, problem: BaseException) -> None:
         """Leave the group without a commit, so that others need not wait for the session's end."""
         self._finish = Finish(())
         try:
             self._source.close()
-        except Exception as another:
+        except Exception as another:  # noqa: BLE001
             log.warning("cannot leave the group after %r: %r", problem, another)
 
     # --- fetching -----------------------------------------------------------------------------

@@ -1,0 +1,153 @@
+"""The application beside a member, and the way to it, by a script on the simulated clock.
+
+Purpose: ports.Delivery and ports.Slot whose answers are a function of (request), after a latency;
+the application can be down, hang, and remembers every request.
+
+Owner: the test. One thread; nothing here draws a random number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from sidecar.model import Answer, Failed, FailureKind, Partition, Record, Result
+from sidecar.ports import Scheduler, Timer
+
+REFUSED_SECONDS: Final = 0.001
+
+
+class Request(NamedTuple):
+    """What the application saw. attempt is what the sidecar told it."""
+
+    at: float
+    member: str
+    partition: Partition
+    offset: int
+    attempt: int
+    value: bytes | None
+
+
+class Reply(NamedTuple):
+    """What comes back, and after how long; without a result it hangs."""
+
+    seconds: float
+    result: Result | None
+
+
+Behaviour = Callable[[Request], Reply]
+
+
+def answer(status: int = 204, seconds: float = 0.01, retry_after: str | None = None) -> Reply:
+    return Reply(seconds, Answer(status, retry_after))
+
+
+def broken(seconds: float = 0.01) -> Reply:
+    return Reply(seconds, Failed(FailureKind.BROKEN, "reset by peer"))
+
+
+HANG: Final = Reply(0.0, None)
+
+
+class Watch(Protocol):
+    """Who looks on: called at the moment it happens, before the engine learns of it."""
+
+    def sent(self, member: str, record: Record, attempt: int) -> None: ...
+
+    def answered(self, member: str, record: Record, attempt: int, result: Result) -> None: ...
+
+    def aborted(self, member: str, record: Record, seconds: float) -> None: ...
+
+
+class FakeApp:
+    """See the module. up=False: connections are refused."""
+
+    def __init__(
+        self, scheduler: Scheduler, behaviour: Behaviour, member: str, watch: Watch
+    ) -> None:
+        self.scheduler: Final = scheduler
+        self.behaviour = behaviour
+        self.member: Final = member
+        self.watch: Final = watch
+        self.up = True
+        self.requests: list[Request] = []
+        self.executing: set[FakeSlot] = set()
+
+
+class FakeSlot:
+    def __init__(self, app: FakeApp) -> None:
+        self._app = app
+        self._running: tuple[Record, int, Callable[[Result], None]] | None = None
+        self._timer: Timer | None = None
+        self._sent_at = 0.0
+        self._closed = False
+
+    @property
+    def record(self) -> Record:
+        assert self._running is not None
+        return self._running[0]
+
+    def send(self, record: Record, attempt: int, done: Callable[[Result], None]) -> None:
+        app = self._app
+        assert not self._closed, "a request on a closed connection"
+        assert self._running is None, "two requests at once"
+        self._running = (record, attempt, done)
+        self._sent_at = app.scheduler.time()
+        app.executing.add(self)
+        app.watch.sent(app.member, record, attempt)
+        if not app.up:
+            refused = Failed(FailureKind.UNREACHABLE, "connection refused", sent=False)
+            self._timer = app.scheduler.call_later(REFUSED_SECONDS, self._answer, refused)
+            return
+        request = Request(
+            self._sent_at,
+            app.member,
+            record.assignment.partition,
+            record.offset,
+            attempt,
+            record.value,
+        )
+        app.requests.append(request)
+        seconds, result = app.behaviour(request)
+        if result is not None:
+            self._timer = app.scheduler.call_later(seconds, self._answer, result)
+
+    def abort(self) -> bool:
+        assert self._running is not None, "nothing to abort"
+        if self._timer is not None:
+            self._timer.cancel()
+        app, record = self._app, self._running[0]
+        self._end()
+        app.watch.aborted(app.member, record, app.scheduler.time() - self._sent_at)
+        return True
+
+    def close(self) -> None:
+        assert self._running is None, "closed under a request"
+        self._closed = True
+
+    def _answer(self, result: Result) -> None:
+        assert self._running is not None
+        record, attempt, done = self._running
+        self._end()
+        self._app.watch.answered(self._app.member, record, attempt, result)
+        done(result)
+
+    def _end(self) -> None:
+        self._running = self._timer = None
+        self._app.executing.discard(self)
+
+
+class FakeDelivery:
+    def __init__(self, app: FakeApp) -> None:
+        self._app = app
+
+    def open_slot(self) -> FakeSlot:
+        return FakeSlot(self._app)
+
+    def probe(self, done: Callable[[str | None], None]) -> None:
+        self._app.scheduler.call_later(
+            REFUSED_SECONDS, lambda: done(None if self._app.up else "connection refused")
+        )
+
+    async def close(self) -> None:
+        pass

@@ -1,0 +1,428 @@
+"""The engine in a test: real routes and fetchers, fake edges, one simulated clock, no thread.
+
+Purpose: whole members of a group in one deterministic run. Every choice (whose fetch thread takes
+its next step, whether its loop runs before, how far time moves) comes from one seed.
+
+Owner: the test. Invariants:
+* A member's fetch thread takes one step at a time. Where it waits (for a command, for a broker that
+  does not answer) the clock runs, with it everything on the loops, but no other fetch thread.
+* After each step the judge has judged, and no member holds more than its threshold.
+* A member that crashed does nothing any more; its group learns of it when its session ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any, Final
+
+from sidecar.core.commands import Command
+from sidecar.core.places import Places
+from sidecar.dispatch.route import Phase, Route
+from sidecar.errors import SourceError
+from sidecar.kafka.fetcher import Fetcher
+from sidecar.model import Assignment, Guarantee, OnExhausted, Partition, Record
+from sidecar.ports import Committed, Message, SourceListener, Story
+from sidecar.settings import DeadLetterSettings, RouteSettings
+from tests.fakes.application import Behaviour, FakeApp, FakeDelivery, Reply, Request, answer
+from tests.fakes.broker import FakeBroker, FakeSource, Protocol
+from tests.fakes.clock import SimulatedScheduler, SimulatedTimer
+from tests.fakes.judge import Broken, Judge
+from tests.fakes.parking import Done, FakeParking
+
+TOPIC: Final = "orders"
+GROUP: Final = "billing"
+SESSION_SECONDS: Final = 10.0
+# How far time moves after a step; None: not even what is due on the loops is run.
+MOVES: Final[Sequence[float | None]] = (None, None, 0.0, 0.002, 0.01, 0.05)
+
+
+class Crashed(BaseException):
+    """Unwinds the fetch thread of a member that is no more."""
+
+
+class MemberClock:
+    """ports.Scheduler for one process: its callbacks die with it."""
+
+    def __init__(self, scheduler: SimulatedScheduler) -> None:
+        self._scheduler = scheduler
+        self.alive = True
+
+    def time(self) -> float:
+        return self._scheduler.time()
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> SimulatedTimer:
+        return self._scheduler.call_at(when, self._run, callback, args)
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any
+    ) -> SimulatedTimer:
+        return self.call_at(self.time() + delay, callback, *args)
+
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> SimulatedTimer:
+        return self.call_at(self.time(), callback, *args)
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> SimulatedTimer:
+        return self.call_at(self.time(), callback, *args)
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float) -> None:
+        """On the fetch thread: let the world go on."""
+        self._scheduler.wait_for(lambda: condition() or not self.alive, timeout)
+        if not self.alive:
+            raise Crashed
+
+    def _run(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        if self.alive:
+            callback(*args)
+
+
+class SimulatedMailbox:
+    """ports.Mailbox: whoever waits for a command lets the world go on meanwhile."""
+
+    def __init__(self, clock: MemberClock) -> None:
+        self._clock = clock
+        self._commands: deque[Command] = deque()
+
+    def post(self, command: Command) -> None:
+        self._commands.append(command)
+
+    def receive(self, timeout: float) -> Command | None:
+        if timeout > 0 and not self._commands:
+            self._clock.wait_for(lambda: bool(self._commands), timeout)
+        return self._commands.popleft() if self._commands else None
+
+
+class SteppedSource(FakeSource):
+    """A source whose poll returns at once: the world decides when time moves."""
+
+    def __init__(self, member: Member, protocol: Protocol) -> None:
+        world = member.world
+        super().__init__(
+            world.broker,
+            GROUP,
+            member.settings.topics,
+            protocol=protocol,
+            name=member.name,
+            clock=member.clock.time,
+            wait=self._wait_in_the_world,
+        )
+        self._of = member
+        self._world = world
+        self.polls = 0
+
+    def subscribe(self, listener: SourceListener) -> None:
+        super().subscribe(RevocationWatch(listener, self._of))
+
+    def poll(self, limit: int, timeout: float) -> list[Message]:
+        self.polls += 1
+        messages = super().poll(limit, 0.0)
+        self._world.judge.commits()
+        for message in messages:
+            self._world.judge.handed_over(self.member, message.partition, message.offset)
+        return messages
+
+    def commit(self, positions: Mapping[Partition, tuple[int, str]], timeout: float) -> None:
+        try:
+            super().commit(positions, timeout)
+        finally:
+            self._world.judge.commits()
+
+    def commit_later(
+        self,
+        positions: Mapping[Partition, tuple[int, str]],
+        done: Callable[[Exception | None], None],
+    ) -> None:
+        super().commit_later(positions, done)
+        self._world.judge.commits()
+
+    def _wait_in_the_world(self, seconds: float) -> None:
+        version = self._broker.version
+        self._of.clock.wait_for(lambda: self._broker.version != version, seconds)
+
+
+class JudgedParking(FakeParking):
+    def __init__(self, member: Member) -> None:
+        super().__init__(member.clock.call_soon_threadsafe)
+        self._judge = member.world.judge
+        self._name = member.name
+
+    def park(self, record: Record, story: Story, done: Done) -> None:
+        self._judge.parking(self._name, record)
+
+        def told(error: str | None) -> None:
+            if error is None:
+                self._judge.was_parked(record)
+            done(error)
+
+        super().park(record, story, told)
+
+
+class RevocationWatch:
+    """Passes on what a source says; a partition is given up only when nothing of it executes."""
+
+    def __init__(self, listener: SourceListener, member: Member) -> None:
+        self._listener = listener
+        self._member = member
+        self.on_assign = listener.on_assign
+        self.on_lost = listener.on_lost
+        self.on_out_of_range = listener.on_out_of_range
+        self.on_trouble = listener.on_trouble
+
+    def on_revoke(self, partitions: Sequence[Partition]) -> None:
+        member, began = self._member, self._member.clock.time()
+        self._listener.on_revoke(partitions)
+        if member.clock.time() - began >= member.world.revoke_seconds * 0.9 or not member.keeps:
+            return
+        for slot in member.app.executing:
+            if slot.record.assignment.partition in partitions:
+                raise Broken(f"{slot.record} was still executing when its partition was given up")
+
+
+class Member:
+    """One sidecar with its application."""
+
+    def __init__(self, world: World, name: str, settings: RouteSettings) -> None:
+        self.world: Final = world
+        self.name: Final = name
+        self.settings: Final = settings
+        self.keeps: Final[bool] = settings.guarantee is Guarantee.AT_LEAST_ONCE
+        self.clock: Final = MemberClock(world.scheduler)
+        self.app: Final = FakeApp(self.clock, world.behave, name, world.judge)
+        self.parking: Final = JudgedParking(self)
+        self.mailbox: Final = SimulatedMailbox(self.clock)
+        self.places: Final = Places(settings.threshold, settings.threshold_bytes)
+        self.source: Final = SteppedSource(self, world.protocol)
+        self.route: Final = Route(
+            settings,
+            commit_interval_seconds=world.commit_interval_seconds,
+            scheduler=self.clock,
+            wall_clock=world.wall_clock,
+            random=world.random,
+            delivery=FakeDelivery(self.app),
+            parking=self.parking if settings.dead_letter is not None else None,
+            mailbox=self.mailbox,
+            places=self.places,
+            start_fetching=self._start_fetching,
+            failed=self._failed,
+            ended=self._ended,
+        )
+        self.fetcher: Final = Fetcher(
+            source=self.source,
+            sink=self.route,
+            tell=self.clock.call_soon_threadsafe,
+            mailbox=self.mailbox,
+            places=self.places,
+            clock=self.clock.time,
+            revoke_seconds=world.revoke_seconds,
+            clears_before_dispatch=not self.keeps,
+            from_end=world.from_end,
+        )
+        self.fetching = False
+        self.failure: BaseException | None = None
+        self.route_ended = False
+        self.ended_at = 0.0
+        self.route.start()
+
+    @property
+    def running(self) -> bool:
+        """Neither crashed nor ended."""
+        return self.clock.alive and not self.route_ended
+
+    @property
+    def owned(self) -> frozenset[Partition]:
+        return self.source.owned
+
+    def step(self) -> None:
+        """The fetch thread's next step, as Fetcher.run would take it."""
+        if not self.fetching:
+            return
+        fetcher = self.fetcher
+        try:
+            if not fetcher.finishing:
+                fetcher.step()
+                return
+            fetcher.finish()
+        except SourceError as problem:
+            fetcher.leave_after(problem)
+            self._fetching_ended(problem)
+        except Crashed:
+            pass
+        else:
+            self._fetching_ended(None)
+
+    def drain(self, cut_after: float | None = None) -> None:
+        """As a stop signal does."""
+        self.route.drain()
+        if cut_after is not None:
+            self.clock.call_later(cut_after, self.route.cut)
+
+    def crash(self) -> None:
+        """Vanish without a word. The group learns of it after the session's time."""
+        self.clock.alive = False
+        self.world.judge.crashed(self.name)
+        if self.fetching:
+            self.world.scheduler.call_later(
+                SESSION_SECONDS, self.world.broker.expel, GROUP, self.name
+            )
+
+    def check(self) -> None:
+        places = self.places
+        if not 0 <= places.in_flight <= places.threshold:
+            raise Broken(f"{self.name} has {places.in_flight} records in flight")
+        if places.in_flight_bytes < 0:
+            raise Broken(f"{self.name} freed more bytes than it took")
+        pool = self.route.executors
+        if len(self.app.executing) != pool.busy:
+            raise Broken(f"{pool.busy} busy executors, {len(self.app.executing)} requests")
+
+    def _start_fetching(self) -> None:
+        self.fetching = True
+        self.fetcher.start()
+
+    def _fetching_ended(self, error: BaseException | None) -> None:
+        self.fetching = False
+        self.clock.call_soon_threadsafe(self.route.ended, error)
+
+    def _failed(self, route: Route, error: BaseException) -> None:
+        """As the runtime does: drain what can be."""
+        self.failure = error
+        self.clock.call_soon(route.drain)
+
+    def _ended(self, route: Route, error: BaseException | None) -> None:
+        self.failure = self.failure or error
+        self.route_ended = True
+        self.ended_at = self.clock.time()
+        assert self.route.phase is Phase.ENDED
+
+
+class World:
+    """A broker, members and their applications, driven by one seed.
+
+    settings: fields of RouteSettings. behave: what the applications answer, None: 204 after 10 ms.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
+        partitions: int = 1,
+        members: int = 1,
+        threshold: int = 100,
+        protocol: Protocol = Protocol.COOPERATIVE,
+        behave: Behaviour | None = None,
+        commit_interval_seconds: float = 1.0,
+        revoke_seconds: float = 5.0,
+        from_end: bool = False,
+        scheduler: SimulatedScheduler | None = None,
+        **settings: Any,
+    ) -> None:
+        self.random: Final = Random(seed)
+        self.scheduler: Final = scheduler or SimulatedScheduler()
+        self.broker: Final = FakeBroker()
+        self.broker.create_topic(TOPIC, partitions)
+        self.protocol: Final = protocol
+        self.broker.group(GROUP, protocol)
+        self.commit_interval_seconds: Final = commit_interval_seconds
+        self.revoke_seconds: Final = revoke_seconds
+        self.from_end: Final = from_end
+        self.behaviour: Behaviour = behave or (lambda request: answer())
+        if settings.get("on_exhausted") is OnExhausted.PARK:
+            settings["dead_letter"] = DeadLetterSettings(topic="dead")
+        if guarantee is Guarantee.AT_MOST_ONCE:
+            settings["loss_budget"] = threshold
+        self.settings: Final = RouteSettings(
+            topics=(TOPIC,),
+            target="http://127.0.0.1:8080/",
+            guarantee=guarantee,
+            threshold=threshold,
+            **settings,
+        )
+        self.judge: Final = Judge(self.broker, GROUP, self.settings)
+        self.members: list[Member] = []
+        for _ in range(members):
+            self.join()
+
+    @property
+    def now(self) -> float:
+        return self.scheduler.time()
+
+    def wall_clock(self) -> float:
+        return 1_700_000_000.0 + self.now
+
+    def behave(self, request: Request) -> Reply:
+        return self.behaviour(request)
+
+    # --- members and records ------------------------------------------------------------------
+
+    def join(self, **settings: Any) -> Member:
+        """One more member, with other settings than the world's if given."""
+        own = self.settings.model_copy(update=settings)
+        member = Member(self, f"member-{len(self.members)}", own)
+        self.members.append(member)
+        return member
+
+    @property
+    def running(self) -> list[Member]:
+        return [member for member in self.members if member.running]
+
+    def produce(self, count: int, partition: int = 0) -> None:
+        for _ in range(count):
+            log = self.broker.topics[TOPIC].logs[partition]
+            self.broker.produce(TOPIC, partition, b"%d" % log.end)
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """One step of one member, and some time."""
+        running = self.running
+        if running:
+            member = running[0] if len(running) == 1 else self.random.choice(running)
+            member.step()
+        move = self.random.choice(MOVES) if running else MOVES[-1]
+        if move is not None:
+            self.scheduler.advance(move)
+        self.judge.commits()
+        for member in running:
+            if member.running:
+                member.check()
+
+    def run(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.now < until:
+            self.turn()
+
+    def run_until(self, condition: Callable[[], bool], limit: float = 60.0) -> None:
+        until = self.now + limit
+        while not condition():
+            assert self.now < until, f"not within {limit:g} s"
+            self.turn()
+
+    # --- what is -------------------------------------------------------------------------------
+
+    def committed(self, partition: int = 0) -> Committed:
+        return self.broker.committed(GROUP, TOPIC, partition)
+
+    def committed_offsets(self, partition: int = 0) -> list[int]:
+        """Every offset that was ever committed, in order."""
+        history = self.broker.group(GROUP).history
+        return [each.offset for each in history if each.partition.number == partition]
+
+    def lag(self) -> int:
+        """What an onlooker of the group sees: log ends minus committed offsets."""
+        logs = self.broker.topics[TOPIC].logs
+        return sum(log.end - (self.committed(n).offset or log.start) for n, log in enumerate(logs))
+
+    @property
+    def requests(self) -> list[Request]:
+        """Everything the applications saw, by time."""
+        return sorted(request for member in self.members for request in member.app.requests)
+
+    def offsets_sent(self, partition: int = 0) -> list[int]:
+        return [each.offset for each in self.requests if each.partition.number == partition]
+
+    def assignments(self, member: Member) -> dict[int, Assignment]:
+        return {
+            each.assignment.number: each.assignment for each in member.route.offsets.partitions()
+        }

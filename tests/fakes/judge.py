@@ -1,0 +1,198 @@
+"""What must hold in every run of the engine, judged from the outside: by what the broker stored,
+what the application saw and what the dead-letter topic holds.
+
+Purpose: the truth of a simulated world. It reads no state of the engine but what a crash would
+cost at most; so it cannot make the engine's own mistakes.
+
+Owner: one World. Invariants (numbers are those of the design):
+* 2: a commit covers only records that were delivered, parked or dropped as configured; what a
+  done-map calls done is done.
+* 3: a request only for what is committed; none for what may have been processed; what one
+  member's crash would lose is within the budget.
+* 4: what is committed for a partition never falls.
+* 10: only what the application refused often enough is parked or dropped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from sidecar.core import done_map
+from sidecar.core.classify import classify
+from sidecar.model import Guarantee, OnExhausted, Outcome, Partition, Record, Result
+from sidecar.settings import RouteSettings
+from tests.fakes.broker import FakeBroker
+
+Coordinates = tuple[Partition, int]
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+class Judge:
+    def __init__(self, broker: FakeBroker, group: str, settings: RouteSettings) -> None:
+        self._broker = broker
+        self._group = broker.group(group)
+        self._keeps = settings.guarantee is Guarantee.AT_LEAST_ONCE
+        self._budget = settings.threshold
+        self._max_attempts = settings.retry.max_attempts
+        self._timeout_seconds = settings.timeout_seconds
+        self._drops = settings.on_exhausted is OnExhausted.DROP
+        self._judged = 0  # entries of the group's history
+        self._frontier: dict[Partition, int] = {}  # nothing below is open
+        self._committed: dict[Partition, int] = {}
+        self._holder: dict[Coordinates, str] = {}  # to whom it was handed over last
+        self._perhaps_processed: set[Coordinates] = set()
+        self._failed: Counter[tuple[str, Coordinates]] = Counter()  # may count as attempts
+        self._rejected: set[Coordinates] = set()
+        self.done: dict[Partition, set[int]] = defaultdict(set)  # delivered, parked or dropped
+        self.delivered: Counter[Coordinates] = Counter()
+        self.parked: Counter[Coordinates] = Counter()
+        self.exposed: dict[str, set[Coordinates]] = defaultdict(set)  # at_most_once, by member
+        self.lost: set[Coordinates] = set()  # by a crash
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def starts_at(self, partition: Partition, offset: int) -> None:
+        """The group begins here: what lies before is not its business."""
+        self._frontier[partition] = self._committed[partition] = offset
+
+    def handed_over(self, member: str, partition: Partition, offset: int) -> None:
+        self._holder[partition, offset] = member
+
+    def sent(self, member: str, record: Record, attempt: int) -> None:
+        self.commits()
+        where = (record.assignment.partition, record.offset)
+        if self._keeps:
+            if not record.assignment.live:
+                raise Broken(f"{record} was sent by {member}, which had given it up")
+            return
+        if self._committed.get(where[0], -1) <= record.offset:
+            raise Broken(f"{record} was sent before its offset was committed")
+        if where in self._perhaps_processed:
+            raise Broken(f"{record} was sent again, though it may have been processed")
+        self._perhaps_processed.add(where)
+
+    def answered(self, member: str, record: Record, attempt: int, result: Result) -> None:
+        where = (record.assignment.partition, record.offset)
+        verdict = classify(result, answered_before=True)
+        if verdict.outcome is Outcome.DELIVERED:
+            self.delivered[where] += 1
+            self._finish(where)
+            return
+        self._failed[member, where] += not verdict.opens_breaker
+        if verdict.outcome is Outcome.REJECTED:
+            self._rejected.add(where)
+        if verdict.unprocessed:
+            self._perhaps_processed.discard(where)
+        if self._drops and self._may_be_given_up(member, where):
+            self._finish(where)
+
+    def aborted(self, member: str, record: Record, seconds: float) -> None:
+        """The engine gave the request up: at its deadline, or because it is cut."""
+        where = (record.assignment.partition, record.offset)
+        if seconds >= self._timeout_seconds:
+            self._failed[member, where] += 1
+            if self._drops and self._may_be_given_up(member, where):
+                self._finish(where)
+
+    def parking(self, member: str, record: Record) -> None:
+        where = (record.assignment.partition, record.offset)
+        if not self._may_be_given_up(member, where):
+            raise Broken(f"{record} is parked after {self._failed[member, where]} failures")
+
+    def was_parked(self, record: Record) -> None:
+        where = (record.assignment.partition, record.offset)
+        self.parked[where] += 1
+        self._finish(where)
+
+    def crashed(self, member: str) -> None:
+        self.commits()
+        self.lost |= self.exposed.pop(member, set())
+
+    def _may_be_given_up(self, member: str, where: Coordinates) -> bool:
+        failed = self._failed[member, where]
+        if where in self._rejected or failed >= self._max_attempts:
+            return True
+        return not self._keeps and where in self._perhaps_processed and failed > 0
+
+    def _finish(self, where: Coordinates) -> None:
+        self.done[where[0]].add(where[1])
+        holder = self._holder[where]
+        if holder in self.exposed:
+            self.exposed[holder].discard(where)
+
+    # --- commits ------------------------------------------------------------------------------
+
+    def commits(self) -> None:
+        """Judge the commits that are new in the broker's history."""
+        history = self._group.history
+        while self._judged < len(history):
+            partition, offset, metadata, member, _ = history[self._judged]
+            self._judged += 1
+            log = self._broker.log(partition)
+            assert log is not None
+            before = self._committed.setdefault(partition, log.start)
+            if offset < before:
+                raise Broken(f"{member} commits {offset} of {partition} after {before}")
+            if self._keeps:
+                self._judge_kept(partition, offset, metadata, member)
+            else:
+                self._judge_exposed(partition, before, offset, member)
+            self._committed[partition] = offset
+
+    def _judge_kept(self, partition: Partition, offset: int, metadata: str, member: str) -> None:
+        first = self.first_open(partition)
+        if first is not None and offset > first:
+            raise Broken(f"{member} commits {offset} of {partition}, {first} is open")
+        if not metadata:
+            return
+        topic_id = self._broker.topics[partition.topic].topic_id
+        key = done_map.Key(partition.topic, partition.number, topic_id)
+        told = done_map.decode(metadata, key, offset)
+        if told is None:
+            raise Broken(f"{member} commits metadata that nobody can read: {metadata}")
+        for each in self._visible(partition, offset, told.highest + 1):
+            if told.is_done(each) and each not in self.done[partition]:
+                raise Broken(f"{member} tells that {each} of {partition} is done")
+
+    def _judge_exposed(self, partition: Partition, before: int, offset: int, member: str) -> None:
+        exposed = self.exposed[member]
+        for each in self._visible(partition, before, offset):
+            if each in self.done[partition]:
+                continue
+            if self._holder.get((partition, each)) != member:
+                raise Broken(f"{member} commits {offset} of {partition}: it does not hold {each}")
+            exposed.add((partition, each))
+        if len(exposed) > self._budget:
+            raise Broken(f"a crash of {member} would lose {len(exposed)} records")
+
+    def first_open(self, partition: Partition) -> int | None:
+        """The lowest record that is not done."""
+        log = self._broker.log(partition)
+        assert log is not None
+        done = self.done[partition]
+        for index in range(log.index_of(self._frontier.get(partition, 0)), len(log.entries)):
+            entry = log.entries[index]
+            if entry.visible and entry.offset not in done:
+                self._frontier[partition] = entry.offset
+                return entry.offset
+        self._frontier[partition] = log.end
+        return None
+
+    def open(self) -> list[Coordinates]:
+        """Every record that is not done."""
+        return [
+            (partition, offset)
+            for partition in self._broker.partitions()
+            if (first := self.first_open(partition)) is not None
+            for offset in self._visible(partition, first, None)
+            if offset not in self.done[partition]
+        ]
+
+    def _visible(self, partition: Partition, start: int, end: int | None) -> list[int]:
+        log = self._broker.log(partition)
+        assert log is not None
+        stop = len(log.entries) if end is None else log.index_of(end)
+        return [e.offset for e in log.entries[log.index_of(start) : stop] if e.visible]
