@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sidecar.errors import ConfigError
@@ -298,6 +298,7 @@ routes:
     assert [(route.name, route.executors) for route in loaded.routes] == [("a", 2), ("b", 2)]
 
 
+@example({"\n": None})
 @given(st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3)
