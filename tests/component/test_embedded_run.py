@@ -64,7 +64,7 @@ def running(
             "--group=mine",
             "--topic=orders",
             f"--target=http://127.0.0.1:{app.server_port}/events/{{topic}}",
-        ],  # fmt: skip
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
