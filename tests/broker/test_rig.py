@@ -161,7 +161,9 @@ def test_neither_broker_nor_data_outlive_a_killed_owner(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("ci", "outcome"), [(False, "1 skipped"), (True, "1 error")])
 def test_without_any_way_to_a_broker(ci: bool, outcome: str, tmp_path: Path) -> None:
     """Outside CI a test skips, in CI it fails; both name the three ways."""
-    environment = {"PATH": str(tmp_path), "HOME": str(tmp_path), **({"CI": "true"} if ci else {})}
+    environment = {name: str(tmp_path) for name in ("PATH", "HOME", "TMPDIR")}
+    if ci:
+        environment["CI"] = "true"
     one_test = f"{__file__}::{test_what_is_produced_is_read.__name__}"
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", one_test],
@@ -174,3 +176,4 @@ def test_without_any_way_to_a_broker(ci: bool, outcome: str, tmp_path: Path) -> 
     assert outcome in run.stdout
     for way in ("Java 17+", "Docker", "KAFKA_BOOTSTRAP_SERVERS"):
         assert way in run.stdout
+    assert not list(tmp_path.iterdir())

@@ -10,8 +10,9 @@ import asyncio
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -154,3 +155,34 @@ async def serving(
         server.close()
         await app.cut()
         await server.wait_closed()
+
+
+@contextmanager
+def refusing(answer: bytes, socket_path: Path | None = None) -> Iterator[int]:
+    """A blocking application in a thread: reads a little, answers, closes with the rest unread.
+
+    It runs beside the loop under test, so that its answer and its end can come between any two
+    steps of a write. Gives the port.
+    """
+    family = socket.AF_INET if socket_path is None else socket.AF_UNIX
+    with socket.socket(family) as listener:
+        listener.bind(("127.0.0.1", 0) if socket_path is None else str(socket_path))
+        listener.listen()
+
+        def serve() -> None:
+            while True:
+                try:
+                    accepted, _ = listener.accept()
+                except OSError:
+                    return
+                with accepted, suppress(OSError):
+                    accepted.recv(1000)
+                    accepted.sendall(answer)
+
+        thread = threading.Thread(target=serve, name="refusing")
+        thread.start()
+        try:
+            yield listener.getsockname()[1] if socket_path is None else 0
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()

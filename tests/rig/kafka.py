@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.rig import docker
-from tests.rig.distribution import obtain
+from tests.rig.distribution import Distribution, obtain
 from tests.rig.errors import NoKafka
 from tests.rig.guardian import Guardian
 from tests.rig.nodes import JavaNode, Node
@@ -53,12 +53,13 @@ class KafkaCluster(KafkaOperations):
     def start(self) -> Self:
         """Start all nodes and return when every one answers. Raises NoKafka or BrokerFailed."""
         assert not self.nodes
+        distribution = _distribution_unless_docker()
         self._guardian = Guardian()
         directory = Path(tempfile.mkdtemp(prefix="sidecar-kafka-"))
         self._cleaning = f"rm -rf {directory} || {{ sleep 1; rm -rf {directory}; }}"
         try:
             self._entrust()
-            self.nodes = self._make_nodes(directory)
+            self.nodes = self._make_nodes(distribution, directory)
             self.bootstrap_servers = ",".join(each.address for each in self.nodes)
             for each in self.nodes:
                 each.launch()
@@ -107,12 +108,8 @@ class KafkaCluster(KafkaOperations):
             burials = [each.burial for each in self.nodes]
             self._guardian.tell("; ".join([*burials, self._cleaning]))
 
-    def _make_nodes(self, directory: Path) -> tuple[Node, ...]:
-        try:
-            distribution = obtain()
-        except NoKafka as missing:
-            if not docker.available():
-                raise NoKafka(f"{missing}, no running Docker; {WAYS}") from missing
+    def _make_nodes(self, distribution: Distribution | None, directory: Path) -> tuple[Node, ...]:
+        if distribution is None:
             return docker.make_nodes(self._size, self._config, self._entrust)
         ports = free_ports(2 * self._size)
         controllers = {each + 1: ports[self._size + each] for each in range(self._size)}
@@ -130,3 +127,13 @@ class KafkaCluster(KafkaOperations):
             )
             for node_id in controllers
         )
+
+
+def _distribution_unless_docker() -> Distribution | None:
+    """What a JVM needs, or None where Docker must do. Raises NoKafka where there is neither."""
+    try:
+        return obtain()
+    except NoKafka as missing:
+        if docker.available():
+            return None
+        raise NoKafka(f"{missing}, no running Docker; {WAYS}") from missing

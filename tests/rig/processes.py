@@ -1,0 +1,132 @@
+"""The processes of a scenario: sidecars, the recording application, the load."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from tests.rig.ports import free_ports
+
+
+def until(condition: Callable[[], bool], what: str, within: float) -> None:
+    """Look until it holds. Raises TimeoutError that says what was waited for."""
+    deadline = time.monotonic() + within
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {within:g} s: {what}")
+        time.sleep(0.05)
+
+
+class Sidecar:
+    """One sidecar process and its log."""
+
+    def __init__(self, directory: Path, name: str, config: Mapping[str, Any]) -> None:
+        self.name = name
+        self.port = free_ports(1)[0]
+        self.log = directory / f"{name}.log"
+        file = directory / f"{name}.yaml"
+        admin = {"port": self.port, "socket": None}
+        file.write_text(yaml.safe_dump({**config, "admin": admin}), encoding="utf-8")
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "sidecar", "run", "-c", str(file)], stdout=log, stderr=log
+            )
+
+    def status(self) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/status", timeout=5) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, within: float = 30) -> int:
+        """SIGTERM; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(within)
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii").split()
+        return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+
+class Scene:
+    """Everything one scenario started; leaving it ends what still runs."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self._processes: list[subprocess.Popen[Any]] = []
+        self._names = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def sidecar(self, config: Mapping[str, Any], name: str = "") -> Sidecar:
+        self._names += 1
+        sidecar = Sidecar(self.directory, name or f"sidecar-{self._names}", config)
+        self._processes.append(sidecar.process)
+        return sidecar
+
+    def app(self, journal: Path, hang_path: str = "") -> int:
+        """Start a recording application; its port."""
+        port = free_ports(1)[0]
+        command = [sys.executable, "-m", "tests.rig.recorder", "--journal", str(journal)]
+        process = subprocess.Popen(
+            [*command, "--port", str(port), "--hang-path", hang_path], stdout=subprocess.PIPE
+        )
+        self._processes.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        return port
+
+    def load(self, bootstrap_servers: str, topic: str, **options: float) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.rig.load", "--topic", topic]
+        command += ["--bootstrap-servers", bootstrap_servers]
+        for option, value in options.items():
+            command += [
+                "--" + option.replace("_", "-"),
+                f"{value:g}" if value % 1 else f"{value:.0f}",
+            ]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        self._processes.append(process)
+        return process
+
+
+def route(topic: str, port: int, **more: Any) -> dict[str, Any]:
+    return {"topics": [topic], "target": f"http://127.0.0.1:{port}/events/{{topic}}", **more}
+
+
+def config(
+    bootstrap_servers: str, group: str, routes: list[dict[str, Any]], **kafka: Any
+) -> dict[str, Any]:
+    properties = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": group,
+        "reconnect.backoff.max.ms": 500,
+        **{key.replace("_", "."): value for key, value in kafka.items()},
+    }
+    return {"kafka": properties, "routes": routes, "log": {"format": "json"}}
