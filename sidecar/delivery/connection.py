@@ -13,7 +13,9 @@ Owned by a slot (or a probe), on the event loop. There is no task and no future 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, cast
 
 from httptools import HttpParserError, HttpResponseParser
@@ -135,10 +137,13 @@ class Connection(asyncio.Protocol):
         self._write_on()
 
     def _write_on(self) -> None:
-        while self._unwritten is not None and self._writable and self._transport is not None:
+        transport = self._transport
+        while self._unwritten is not None and self._writable:
+            if transport is None or transport.is_closing():
+                return
             chunk, rest = self._unwritten[:_CHUNK_BYTES], self._unwritten[_CHUNK_BYTES:]
             self._unwritten = rest or None
-            self._transport.write(chunk)
+            transport.write(chunk)
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -242,9 +247,25 @@ class Connection(asyncio.Protocol):
         self._ended(None)
 
     def connection_lost(self, error: Exception | None) -> None:
+        if error is not None and self._done is not None:
+            self._read_last_words()
         self._ended(error)
         self._transport = self._parser = None
         self._on_gone(self)
+
+    def _read_last_words(self) -> None:
+        """Read what came before the connection broke, which the loop does no more.
+
+        An application that refuses a large body answers and closes without reading it. Our
+        next write fails, and its answer, which says why, would be lost unread.
+        """
+        transport = self._transport
+        if transport is None or transport.get_extra_info("ssl_object") is not None:
+            return
+        descriptor = transport.get_extra_info("socket").fileno()
+        with suppress(OSError):
+            while self._done is not None and (data := os.read(descriptor, ANSWER_LIMIT)):
+                self.data_received(data)
 
     def _ended(self, error: Exception | None) -> None:
         self._drop()
