@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sidecar.cli.options import add_settings_arguments, settings_from
 from sidecar.core.findings import Finding, Verdict, fail, ok, warn
-from sidecar.delivery import open_delivery
+from sidecar.delivery import TlsOptions, open_delivery
 from sidecar.kafka.check import check_kafka
 from sidecar.kafka.client_config import prefetch_bytes
 from sidecar.model import Guarantee, OnExhausted
@@ -113,6 +113,7 @@ async def check_app(settings: Settings) -> list[Finding]:
 async def _check_target(settings: Settings, route: RouteSettings) -> Finding:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[str | None] = loop.create_future()
+    tls = route.tls
     delivery = open_delivery(
         target=route.parsed_target,
         loop=loop,
@@ -120,6 +121,8 @@ async def _check_target(settings: Settings, route: RouteSettings) -> Finding:
         max_header_bytes=route.max_header_bytes,
         health=settings.app.health,
         connections=1,
+        tls=None if tls is None else TlsOptions(**dict(tls)),
+        http2=route.http2,
         probe_seconds=route.timeout_seconds,
     )
     try:

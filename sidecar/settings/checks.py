@@ -7,6 +7,7 @@ called for a tree whose fields are valid.
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterator
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from sidecar.errors import Problem
 from sidecar.model import Guarantee, OnExhausted
 
 if TYPE_CHECKING:
-    from sidecar.settings.tree import RouteSettings, Settings
+    from sidecar.settings.tree import RouteSettings, Settings, TlsSettings
 
 _LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
@@ -112,12 +113,35 @@ def _failure_problems(route: RouteSettings) -> Iterator[Problem]:
 
 
 def _tls_problems(route: RouteSettings) -> Iterator[Problem]:
+    secure = route.parsed_target.scheme is Scheme.HTTPS
+    if route.http2 and not secure:
+        yield Problem("http2", "needs an https target: remove it, or change target")
     if route.tls is None:
         return
-    if route.parsed_target.scheme is not Scheme.HTTPS:
+    if not secure:
         yield Problem("tls", "belongs to an https target: remove it, or change target")
     if (route.tls.cert_file is None) is not (route.tls.key_file is None):
         yield Problem("tls", "needs cert_file and key_file together")
+    yield from _unreadable(route.tls)
+
+
+def _unreadable(tls: TlsSettings) -> Iterator[Problem]:
+    """Files that exist and hold something else. They are read again when they are used."""
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file)
+    except OSError as error:
+        yield Problem("tls.ca_file", f"{tls.ca_file} holds no certificates (PEM): {error}")
+        return
+    if tls.cert_file is not None and tls.key_file is not None:
+        try:
+            # Without an answer to this question a key with a password would ask the terminal.
+            context.load_cert_chain(tls.cert_file, tls.key_file, password="")
+        except OSError as error:
+            yield Problem(
+                "tls.cert_file",
+                f"{tls.cert_file} and {tls.key_file} are no certificate and key without a"
+                f" password (PEM) that belong together: {error}",
+            )
 
 
 def reads(route: RouteSettings, topic: str) -> bool:

@@ -30,7 +30,7 @@ def load_settings(
         problems += problems_of(error, Settings)
     if settings is None or problems:
         # The validation error holds the raw input, secrets included: it must not be chained.
-        raise ConfigError(_by_variable(problems, env)) from None
+        raise ConfigError(_told(problems, env)) from None
     return settings
 
 
@@ -42,16 +42,22 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _by_variable(problems: list[Problem], env: Mapping[str, str]) -> list[Problem]:
-    """The same problems, with the variable's name where a variable is the cause."""
+def _told(problems: list[Problem], env: Mapping[str, str]) -> list[Problem]:
+    """The problems in one line each, with the variable's name where a variable is the cause."""
     variables = {
         dotted(path): name
         for name in env
         if name.startswith(PREFIX) and (path := path_of_variable(Settings, name))
     }
     return [
-        Problem(problem.path, f"{problem.message} (set by {variables[problem.path]})")
-        if problem.path in variables
-        else problem
+        Problem(
+            _printable(problem.path),
+            _printable(problem.message)
+            + (f" (set by {variables[problem.path]})" if problem.path in variables else ""),
+        )
         for problem in problems
     ]
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

@@ -184,6 +184,7 @@ class RouteSettings(Section):
         default=1.0, description="a connection idle for longer is replaced before its next use"
     )
     tls: TlsSettings | None = Field(default=None, description="TLS of an https target")
+    http2: bool = Field(default=False, description="speak HTTP/2 to an https target")
 
     @field_validator("target")
     @classmethod

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from sidecar.core.kafka_rules import check_kafka_properties
 from sidecar.errors import ConfigError
@@ -68,6 +70,15 @@ ROUTES: list[tuple[dict[str, Any], str]] = [
     (
         {"target": "https://localhost/", "tls": {"cert_file": __file__}},
         "tls: needs cert_file and key_file together",
+    ),
+    ({"http2": True}, "http2: needs an https target: remove it, or change target"),
+    (
+        {"target": "https://localhost/", "tls": {"ca_file": __file__}},
+        f"tls.ca_file: {__file__} holds no certificates (PEM): ",
+    ),
+    (
+        {"target": "https://localhost/", "tls": {"cert_file": __file__, "key_file": __file__}},
+        f"tls.cert_file: {__file__} and {__file__} are no certificate and key",
     ),
     (
         {"timeout_seconds": 25},
@@ -151,6 +162,16 @@ def test_times_that_contradict_each_other_are_refused(top: dict[str, Any], said:
 def test_the_group_may_come_from_the_routes_alone() -> None:
     loaded = load({"group_id": "own"}, kafka={"bootstrap.servers": "x:1"})
     assert loaded.group_of(loaded.routes[0]) == "own"
+
+
+def test_certificates_that_belong_together_are_taken(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    own = authority.issue_cert("localhost")
+    own.private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
+    files = {"ca_file": "ca.pem", "cert_file": "own.pem", "key_file": "own.pem"}
+    tls = {name: str(tmp_path / file) for name, file in files.items()}
+    assert load({"target": "https://localhost/", "tls": tls, "http2": True}).routes[0].http2
 
 
 # --- Kafka properties ---------------------------------------------------------------------------
