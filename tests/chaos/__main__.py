@@ -57,7 +57,7 @@ def _run(name: str, rounds: int | None, seed: int, results: Path, lines: list[Li
                 file.write(json.dumps(line._asdict()) + "\n")
                 file.flush()
                 print(f"  {line.round:4} {'ok ' if line.ok else 'NOT'} {line.figures}", flush=True)
-        except Exception:
+        except Exception:  # noqa: BLE001 (judged, not raised)
             traceback.print_exc()
             lines.append(Line(name, -1, ok=False, figures={}))
 
@@ -73,9 +73,8 @@ def _print_table(lines: list[Line]) -> int:
         lost = [line.figures.get("lost", 0) for line in each]
         repeated = sum(line.figures.get("repeated", 0) for line in each)
         records = sum(line.figures.get("records", 0) for line in each)
-        print(
-            f"| {name} | {len(each)} | {failed} | {sum(lost)} | {max(lost)} | {repeated} | {records} |"
-        )
+        columns = [name, len(each), failed, sum(lost), max(lost), repeated, records]
+        print("| " + " | ".join(map(str, columns)) + " |")
     return int(any(not line.ok for line in lines))
 
 

@@ -5,21 +5,29 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.chaos.judge import Journal
-from tests.chaos.processes import Scene, Sidecar, config, route, until
+from confluent_kafka import KafkaException
+
+from tests.rig.journal import Journal
 from tests.rig.kafka import KafkaCluster
 from tests.rig.operations import KafkaOperations
+from tests.rig.processes import Scene, Sidecar, config, route, until
 
 PARTITIONS = 6
 BUDGET = 200
 PROTOCOLS: dict[str, dict[str, Any]] = {
-    "eager": {"partition_assignment_strategy": "range", "session_timeout_ms": 2000},
+    "eager": {
+        "partition_assignment_strategy": "range",
+        "session_timeout_ms": 3000,
+        "heartbeat_interval_ms": 500,
+    },
     "cooperative": {
         "partition_assignment_strategy": "cooperative-sticky",
-        "session_timeout_ms": 2000,
+        "session_timeout_ms": 3000,
+        "heartbeat_interval_ms": 500,
     },
     "consumer": {"group_protocol": "consumer"},
 }
@@ -42,7 +50,7 @@ def _guarantee(guarantee: str) -> dict[str, Any]:
 def _drained(kafka: KafkaOperations, group: str, topic: str) -> bool:
     try:
         lag = kafka.lag(group, topic)
-    except Exception:  # the coordinator is moving
+    except KafkaException:  # the coordinator is moving
         return False
     return len(lag) == PARTITIONS and not any(lag.values())
 
@@ -82,14 +90,14 @@ def kill(
             )
             numbers = range(produced, produced + 3000)
             produced = numbers.stop
-            until(lambda: _seen(journal, numbers) > 0, "the first record of the round", 60)
+            until(partial(_has_seen, journal, numbers, 1), "the first record of the round", 60)
             time.sleep(chance.uniform(0, 1.2))
             sidecar.kill()
             sidecar = scene.sidecar(what, f"{name}-{number + 1}")
             assert load.wait(60) == 0, "the load was not confirmed"
-            until(lambda: _drained(kafka, group, topic), "the group is at the end", 60)
+            until(partial(_drained, kafka, group, topic), "the group is at the end", 60)
             if guarantee == "at_least_once":
-                until(lambda: _seen(journal, numbers) == len(numbers), "all records seen", 30)
+                until(partial(_has_seen, journal, numbers), "all records seen", 30)
             else:
                 time.sleep(0.5)  # what is committed may still be executing
             journal.refresh()
@@ -104,9 +112,11 @@ def kill(
         sidecar.stop()
 
 
-def _seen(journal: Journal, numbers: range) -> int:
+def _has_seen(journal: Journal, numbers: range, at_least: int | None = None) -> bool:
+    """Whether the application got so many of the numbers, all of them by default."""
     journal.refresh()
-    return sum(1 for number in numbers if journal.arrivals[number])
+    seen = sum(1 for number in numbers if journal.arrivals[number])
+    return seen >= (len(numbers) if at_least is None else at_least)
 
 
 def members(
@@ -141,7 +151,7 @@ def members(
             slow_every=200,
             slow_ms=1500,
         )
-        until(lambda: _seen_partitions(journal, 0) == PARTITIONS, "every partition flows", 60)
+        until(partial(_flows, journal, 0), "every partition flows", 60)
         for number in range(first, last):
             chance = random.Random(f"{seed} {number}")
             time.sleep(chance.uniform(0.1, 1.0))
@@ -158,28 +168,25 @@ def members(
                 second.kill()
                 second = None
             changed = time.monotonic()
-            newest = max(journal.arrivals, default=0) + int(rate * 2)
-            until(
-                lambda n=newest: _seen_partitions(journal, n) == PARTITIONS,  # type: ignore[misc]
-                "every partition flows again",
-                30,
-            )
+            newer = max(journal.arrivals, default=0) + int(rate * 2)
+            until(partial(_flows, journal, newer), "every partition flows again", 30)
             stall = time.monotonic() - changed
             figures = {"change": change, "flows_again_s": round(stall, 1), "exit": code}
             yield Line(name, number, code == 0, figures)
-        load.kill()
-        load.wait()
-        confirmed = sum(kafka.end_offsets(topic).values())
-        until(lambda: _drained(kafka, group, topic), "the group is at the end", 60)
-        until(lambda: _seen(journal, range(confirmed)) == confirmed, "all records seen", 30)
+        load.terminate()
+        assert load.stdout is not None
+        confirmed = int(load.stdout.read().split()[1])
+        until(partial(_drained, kafka, group, topic), "the group is at the end", 60)
+        until(partial(_has_seen, journal, range(confirmed)), "all records seen", 30)
         verdict = journal.judge(range(confirmed))
         figures = {"lost": verdict.lost, "repeated": verdict.repeats, "records": confirmed}
         yield Line(name, last, verdict.lost == 0, figures)
 
 
-def _seen_partitions(journal: Journal, newer_than: int) -> int:
+def _flows(journal: Journal, newer_than: int) -> bool:
+    """Whether something new has come from every partition."""
     journal.refresh()
-    return len({n % PARTITIONS for n in journal.arrivals if n >= newer_than})
+    return len({n % PARTITIONS for n in journal.arrivals if n >= newer_than}) == PARTITIONS
 
 
 def broker(
@@ -210,7 +217,7 @@ def broker(
                 rate=400,
                 delay_ms=5,
             )
-            until(lambda: _seen_partitions(journal, 2000) == PARTITIONS, "it flows", 60)  # noqa: B023
+            until(partial(_flows, journal, 2000), "it flows", 60)
             if kind == "stopped":
                 kafka.node(1).terminate()
                 time.sleep(30)
@@ -219,16 +226,12 @@ def broker(
                 time.sleep(10)
             kafka.heal()
             healed = time.monotonic()
-            after = max(journal.arrivals) + 500
-            until(
-                lambda n=after: _seen_partitions(journal, n) == PARTITIONS,  # type: ignore[misc]
-                "it flows again",
-                90,
-            )
+            newer = max(journal.arrivals) + 500
+            until(partial(_flows, journal, newer), "it flows again", 90)
             back = time.monotonic() - healed
             assert load.wait(120) == 0, "the load was not confirmed"
-            until(lambda: _seen(journal, range(count)) == count, "all records seen", 60)  # noqa: B023
-            until(lambda: _drained(kafka, group, topic), "the group is at the end", 60)  # noqa: B023
+            until(partial(_has_seen, journal, range(count)), "all records seen", 60)
+            until(partial(_drained, kafka, group, topic), "the group is at the end", 60)
             verdict = journal.judge(range(count))
             same_process = sidecar.process.poll() is None
             code = sidecar.stop()

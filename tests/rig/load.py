@@ -2,14 +2,15 @@
 
     python -m tests.rig.load --bootstrap-servers B --topic T --rate R --count N --first F ...
 
-SIGTERM ends it early. Prints "confirmed N" at the end: how many the broker confirmed; fewer than were
-produced is an error.
+SIGTERM ends it early. Prints "confirmed N" at the end: how many the broker confirmed; fewer than
+were produced is an error.
 """
 
 from __future__ import annotations
 
 import argparse
 import signal
+import sys
 import time
 from types import FrameType
 
@@ -68,7 +69,7 @@ def main() -> None:
         produced += 1
         producer.poll(0)
     producer.flush(120)
-    print(f"confirmed {confirmed}", flush=True)
+    sys.stdout.write(f"confirmed {confirmed}\n")
     raise SystemExit(confirmed != produced)
 
 

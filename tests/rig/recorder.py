@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import time
+from pathlib import Path
 from typing import TextIO
 
 import httptools
@@ -74,11 +76,12 @@ async def main() -> None:
     parser.add_argument("--hang-path", default="")
     args = parser.parse_args()
     loop = asyncio.get_running_loop()
-    with open(args.journal, "a", encoding="ascii", buffering=1 << 16) as journal:  # noqa: ASYNC230
+    with Path(args.journal).open("a", encoding="ascii", buffering=1 << 16) as journal:
         await loop.create_server(
             lambda: Recorder(journal, args.hang_path.encode()), "127.0.0.1", args.port
         )
-        print("ready", flush=True)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
         while True:
             await asyncio.sleep(0.02)
             journal.flush()
