@@ -66,6 +66,7 @@ async def _perform(options: Options, screen: Screen) -> int:
         play = asyncio.create_task(_play(options, screen, runtime, load, rival))
         code = await runtime.run()
         last = await play
+        screen.leave()
         screen.text("", *summary(last))
         if code == EXIT_CLEAN:
             screen.text("What it had in flight was then finished and committed.")
