@@ -76,7 +76,7 @@ async def main() -> None:
     parser.add_argument("--hang-path", default="")
     args = parser.parse_args()
     loop = asyncio.get_running_loop()
-    with Path(args.journal).open("a", encoding="ascii", buffering=1 << 16) as journal:
+    with Path(args.journal).open("a", encoding="ascii", buffering=1 << 16) as journal:  # noqa: ASYNC230
         await loop.create_server(
             lambda: Recorder(journal, args.hang_path.encode()), "127.0.0.1", args.port
         )
