@@ -49,6 +49,7 @@ from sidecar.settings import RouteSettings
 log = logging.getLogger(__name__)
 
 CLEAR_AGAIN_SECONDS: Final = 0.2
+RUN_PER_EXECUTOR: Final = 4  # records committed ahead of the executors, if the budget has them
 REVOKE_RESERVE: Final = 0.1  # of the time for a revocation: for its commit
 
 
@@ -362,7 +363,8 @@ class Route:
         if self.breaker.state is State.TRIAL:
             return 1 - len(self._ready)
         wanted = self._pool.wanted
-        return 2 * wanted - len(self._ready) if len(self._ready) <= wanted else 0
+        target = max(wanted, min(RUN_PER_EXECUTOR * wanted, self._places.threshold // 4))
+        return target - len(self._ready) if len(self._ready) <= target // 2 else 0
 
     def _clear_later(self) -> None:
         self._scheduler.call_later(CLEAR_AGAIN_SECONDS, self._offsets.refill)
