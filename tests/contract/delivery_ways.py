@@ -67,13 +67,14 @@ class Stage:
 
 @dataclass
 class Way:
-    """name is client for httpx (over TLS, where the application chooses HTTP/1.1), else wire."""
+    """name is client for httpx, which always has TLS, else wire."""
 
     name: str
     new_loop: Callable[[], asyncio.AbstractEventLoop]
     directory: Path
     unix: bool = False
     authority: trustme.CA | None = None
+    protocol: str = "http/1.1"  # what the application chooses
 
     def run(self, play: Callable[[], Awaitable[Any]]) -> None:
         async def main() -> None:
@@ -114,6 +115,7 @@ class Way:
         if self.authority is not None:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             self.authority.issue_cert("127.0.0.1").configure_cert(context)
+            context.set_alpn_protocols([self.protocol])
         path = self.directory / "app.sock" if self.unix else None
         async with serving(script, socket_path=path, tls=context) as app:
             delivery = self.delivery(app.port, **options)
@@ -133,5 +135,8 @@ def ways(name: str, directory: Path, authority: trustme.CA) -> Way:
             return Way("wire", uvloop.new_event_loop, directory, unix=True)
         case "wire-tls":
             return Way("wire", uvloop.new_event_loop, directory, authority=authority)
+        case "http2":
+            loop = uvloop.new_event_loop
+            return Way("client", loop, directory, authority=authority, protocol="h2")
         case _:
             return Way("client", uvloop.new_event_loop, directory, authority=authority)
