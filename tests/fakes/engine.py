@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from sidecar.core.commands import Command
 from sidecar.core.places import Places
+from sidecar.dispatch.at_most_once import AtMostOnce
 from sidecar.dispatch.route import Phase, Route
 from sidecar.errors import SourceError
 from sidecar.kafka.fetcher import Fetcher
@@ -171,11 +172,16 @@ class RevocationWatch:
 
     def on_revoke(self, partitions: Sequence[Partition]) -> None:
         member, began = self._member, self._member.clock.time()
+        leaving = {
+            state.assignment
+            for state in member.route.offsets.partitions()
+            if state.assignment.partition in partitions
+        }
         self._listener.on_revoke(partitions)
         if member.clock.time() - began >= member.world.revoke_seconds * 0.9 or not member.keeps:
             return
         for slot in member.app.executing:
-            if slot.record.assignment.partition in partitions:
+            if slot.record.assignment in leaving:
                 raise Broken(f"{slot.record} was still executing when its partition was given up")
 
 
@@ -262,12 +268,12 @@ class Member:
         self.clock.alive = False
         self.world.judge.crashed(self.name)
         if self.fetching:
-            self.world.scheduler.call_later(
-                SESSION_SECONDS, self.world.broker.expel, GROUP, self.name
-            )
+            self._session_ends()
 
     def check(self) -> None:
-        places = self.places
+        places, offsets = self.places, self.route.offsets
+        if isinstance(offsets, AtMostOnce):
+            self.world.judge.perhaps_lost[self.name] = offsets.maybe_lost
         if not 0 <= places.in_flight <= places.threshold:
             raise Broken(f"{self.name} has {places.in_flight} records in flight")
         if places.in_flight_bytes < 0:
@@ -283,6 +289,11 @@ class Member:
     def _fetching_ended(self, error: BaseException | None) -> None:
         self.fetching = False
         self.clock.call_soon_threadsafe(self.route.ended, error)
+        self._session_ends()  # should the broker not have heard of it
+
+    def _session_ends(self) -> None:
+        world = self.world
+        world.scheduler.call_later(SESSION_SECONDS, world.broker.expel, GROUP, self.name)
 
     def _failed(self, route: Route, error: BaseException) -> None:
         """As the runtime does: drain what can be."""

@@ -51,6 +51,7 @@ class Judge:
         self.parked: Counter[Coordinates] = Counter()
         self.exposed: dict[str, set[Coordinates]] = defaultdict(set)  # at_most_once, by member
         self.lost: set[Coordinates] = set()  # by a crash
+        self.perhaps_lost: Counter[str] = Counter()  # told by a member: never known, and not sent
 
     # --- what happens -------------------------------------------------------------------------
 
@@ -165,7 +166,7 @@ class Judge:
             if self._holder.get((partition, each)) != member:
                 raise Broken(f"{member} commits {offset} of {partition}: it does not hold {each}")
             exposed.add((partition, each))
-        if len(exposed) > self._budget:
+        if len(exposed) > self._budget + self.perhaps_lost[member]:
             raise Broken(f"a crash of {member} would lose {len(exposed)} records")
 
     def first_open(self, partition: Partition) -> int | None:

@@ -1,0 +1,230 @@
+"""A random schedule of everything that can happen to a group, from one seed.
+
+Purpose: members join, leave, crash and are expelled; the broker refuses commits, does not answer or
+is away; applications fail in every way; records come, with holes and transaction markers between
+them. Then the weather clears, and everything must have come to an end.
+
+Owner: a simulation test. The invariants are judged throughout (tests.fakes.judge); finish says
+what must be true at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from sidecar.model import Answer, Failed, FailureKind, Guarantee, OnExhausted
+from sidecar.settings import RetrySettings
+from tests.fakes.application import HANG, Reply, Request, answer
+from tests.fakes.broker import CommitFate, Protocol
+from tests.fakes.engine import GROUP, TOPIC, Member, World
+from tests.fakes.judge import Broken, Coordinates
+
+MOST_MEMBERS: Final = 4
+CLEARING_SECONDS: Final = 240.0
+
+
+class Storm:
+    def __init__(self, seed: int, guarantee: Guarantee) -> None:
+        self.random: Final = Random(f"storm {seed}")
+        choose = self.random.choice
+        self.partitions: Final = choose((1, 2, 3, 5))
+        policies = (OnExhausted.PARK, OnExhausted.PARK, OnExhausted.DROP)
+        if guarantee is Guarantee.AT_LEAST_ONCE:
+            policies += (OnExhausted.RETRY_FOREVER,)
+        self.world: Final = World(
+            seed,
+            guarantee=guarantee,
+            partitions=self.partitions,
+            threshold=choose((3, 10, 40, 200)),
+            protocol=choose((Protocol.EAGER, Protocol.COOPERATIVE)),
+            behave=self._behave,
+            commit_interval_seconds=choose((0.1, 1.0)),
+            revoke_seconds=choose((0.5, 5.0)),
+            executors=choose((1, 3, 8)),
+            timeout_seconds=2.0,
+            on_exhausted=choose(policies),
+            retry=RetrySettings(
+                max_attempts=choose((1, 3)), initial_backoff_seconds=0.05, max_backoff_seconds=0.5
+            ),
+        )
+        self.clear = False
+        self.fates: tuple[CommitFate, ...] = (CommitFate.OK,)
+        self.world.broker.fate = lambda: self.random.choice(self.fates)
+        self._doing: list[tuple[Callable[[], None], int]] = [
+            (self._records, 30),
+            (self._join, 6),
+            (self._leave, 3),
+            (self._crash, 3),
+            (self._expel, 3),
+            (self._commit_fates, 8),
+            (self._broker_away, 3),
+            (self._slow_commits, 3),
+            (self._app_away, 6),
+            (self._dead_letters, 5),
+            (self._executors, 4),
+            (self._pause, 3),
+            (self._new_partition, 1),
+        ]
+
+    def play(self, scenes: int = 30) -> None:
+        actions = [action for action, _ in self._doing]
+        weights = [weight for _, weight in self._doing]
+        for action in self.random.choices(actions, weights, k=scenes):
+            action()
+            self.world.run(self.random.choice((0.0, 0.02, 0.1, 0.5)))
+
+    def finish(self) -> None:
+        """Clear weather: all that is left is handled, and the members leave in order."""
+        world = self.world
+        self.clear = True
+        self.fates = (CommitFate.OK,)
+        world.broker.down = False
+        world.broker.commit_delay_seconds = 0.0
+        world.broker.release_commits()
+        for member in world.running:
+            member.app.up = True
+            member.route.set_executors(3)
+            member.route.resume()
+            member.parking.error = None
+            member.parking.release()
+        if not world.running:
+            world.join()
+        world.run_until(self._all_is_done, CLEARING_SECONDS)
+        self._judge_the_lost()
+        for member in world.running:
+            member.drain()
+        world.run_until(lambda: not world.running, CLEARING_SECONDS)
+        if world.lag():
+            raise Broken(f"the group is left with a lag of {world.lag()}")
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _all_is_done(self) -> bool:
+        world = self.world
+        return (
+            all(member.places.in_flight == 0 for member in world.running)
+            and world.lag() == 0
+            and (not world.running[0].keeps or not world.judge.open())
+        )
+
+    def _judge_the_lost(self) -> None:
+        judge = self.world.judge
+        told: set[Coordinates] = {
+            (record.assignment.partition, record.offset)
+            for member in self.world.members
+            for record in member.route.lost_records
+        }
+        left = set(judge.open()) - judge.lost - told
+        for name, exposed in judge.exposed.items():
+            untold = exposed - told
+            left -= untold
+            if len(untold) > judge.perhaps_lost[name]:
+                raise Broken(f"{name} lost {untold} and tells of {judge.perhaps_lost[name]}")
+        if left:
+            raise Broken(f"never delivered: {sorted(left)}")
+
+    # --- the application ----------------------------------------------------------------------
+
+    def _behave(self, request: Request) -> Reply:
+        kind = (request.offset * 7919 + request.partition.number * 31) % 101
+        roll = self.random.random()
+        seconds = self.random.choice((0.001, 0.01, 0.05, 0.3))
+        if self.clear:
+            return answer(204, seconds)
+        if kind < 3:
+            return answer(400, seconds)
+        if kind < 6 or roll < 0.04:
+            return answer(500, seconds)
+        if roll < 0.07:
+            return answer(self.random.choice((429, 503)), seconds, self.random.choice((None, "1")))
+        if roll < 0.09:
+            return answer(self.random.choice((401, 404, 425, 302)), seconds)
+        if roll < 0.11:
+            kinds = (FailureKind.BROKEN, FailureKind.MALFORMED)
+            return Reply(seconds, Failed(self.random.choice(kinds), "by chance"))
+        if roll < 0.12:
+            return HANG
+        if roll < 0.14:
+            return Reply(1.5, Answer(200))
+        return answer(204, seconds)
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def _records(self) -> None:
+        broker, chance = self.world.broker, self.random.random
+        partition = self.random.randrange(self.partitions)
+        for _ in range(self.random.choice((1, 5, 20, 60))):
+            end = broker.topics[TOPIC].logs[partition].end
+            hole = self.random.randrange(1, 5) if chance() < 0.05 else 0
+            visible = chance() > 0.03
+            broker.produce(TOPIC, partition, b"v", offset=end + hole, visible=visible)
+        if chance() < 0.3:
+            broker.end_transaction(TOPIC, partition)
+
+    def _someone(self) -> Member | None:
+        running = self.world.running
+        return self.random.choice(running) if running else None
+
+    def _join(self) -> None:
+        if len(self.world.running) < MOST_MEMBERS:
+            self.world.join()
+
+    def _leave(self) -> None:
+        if member := self._someone():
+            member.drain(cut_after=self.random.choice((0.0, 0.5, 8.0)))
+
+    def _crash(self) -> None:
+        if member := self._someone():
+            member.crash()
+
+    def _expel(self) -> None:
+        member = self._someone()
+        if member is not None and member.fetching:
+            self.world.broker.expel(GROUP, member.name)
+
+    def _commit_fates(self) -> None:
+        every = tuple(CommitFate)
+        self.fates = self.random.choice(((CommitFate.OK,), every, (CommitFate.OK, *every)))
+
+    def _broker_away(self) -> None:
+        self.world.broker.down = True
+        seconds = self.random.choice((0.05, 1.0, 8.0))
+        self.world.scheduler.call_later(seconds, setattr, self.world.broker, "down", False)
+
+    def _slow_commits(self) -> None:
+        self.world.broker.commit_delay_seconds = self.random.choice((0.0, 0.2, 3.0))
+
+    def _app_away(self) -> None:
+        if member := self._someone():
+            member.app.up = False
+            seconds = self.random.choice((0.01, 0.5, 3.0))
+            self.world.scheduler.call_later(seconds, setattr, member.app, "up", True)
+
+    def _dead_letters(self) -> None:
+        if member := self._someone():
+            if self.random.random() < 0.5:
+                member.parking.error = self.random.choice((None, "not enough replicas"))
+            elif member.parking.holding:
+                member.parking.release()
+            else:
+                member.parking.holding = True
+
+    def _executors(self) -> None:
+        if member := self._someone():
+            member.route.set_executors(self.random.choice((0, 1, 2, 8)))
+
+    def _pause(self) -> None:
+        if member := self._someone():
+            self.random.choice((member.route.pause, member.route.resume))()
+
+    def _new_partition(self) -> None:
+        self.world.broker.add_partitions(TOPIC, 1)
+
+
+def replay(seed: int, guarantee: Guarantee) -> None:
+    """One whole run. Raises Broken where an invariant does not hold."""
+    storm = Storm(seed, guarantee)
+    storm.play()
+    storm.finish()
