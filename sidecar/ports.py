@@ -114,6 +114,9 @@ class RecordSource(Protocol):
     def watermarks(self, partition: Partition, timeout: float) -> tuple[int, int]:
         """First offset that exists and the end offset of the partition."""
 
+    def ends(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """End offsets as last heard of with a fetch; asks nobody. Absent: not heard of yet."""
+
     def group_knows(self, topic: str, timeout: float) -> bool:
         """True if the group has a committed offset for any partition of the topic."""
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 import uvloop
 
 from sidecar import __version__
+from sidecar.admin.server import Address, AdminServer
 from sidecar.core.kafka_rules import OffsetReset
 from sidecar.core.places import Places
 from sidecar.delivery import open_delivery
@@ -34,6 +35,7 @@ from sidecar.kafka.fetcher import Fetcher
 from sidecar.kafka.mailbox import ThreadMailbox
 from sidecar.kafka.source import KafkaSource
 from sidecar.model import Guarantee
+from sidecar.overview import Overview, Watched
 from sidecar.ports import Delivery, Parking
 from sidecar.settings import RouteSettings, Settings
 
@@ -78,14 +80,17 @@ class Runtime:
     def __init__(self, settings: Settings, *, embedded: bool = False) -> None:
         self.settings: Final = settings
         self._embedded = embedded
-        self.started_at: Final = time.time()
+        self.admin_address: Address | None = None  # once it listens
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._cut = asyncio.Event()
-        self._all_ended = asyncio.Event()
+        self._drained = asyncio.Event()
         self._failure: BaseException | None = None
         self._verticals = [self._build(route) for route in settings.routes]
         self._running = {vertical.route for vertical in self._verticals}
+        watched = [Watched(v.route, v.fetcher, v.thread) for v in self._verticals]
+        self.overview: Final = Overview(watched, self._loop, self._drained)
+        self._admin = AdminServer(settings.admin, self.overview, failed=self.fail)
 
     @property
     def routes(self) -> list[Route]:
@@ -96,8 +101,13 @@ class Runtime:
         self._loop.set_exception_handler(self._on_loop_error)
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self.stop, number.name)
-        for route in self.routes:
-            route.start()
+        try:
+            self.admin_address = await self._admin.start()
+        except SidecarError as error:
+            self.fail(error)
+        else:
+            for route in self.routes:
+                route.start()
         await self._stopping.wait()
         await self._drain()
         await self._close()
@@ -133,10 +143,10 @@ class Runtime:
             route.cut()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
-                await self._all_ended.wait()
+                await self._drained.wait()
 
     async def _until_ended_or_cut(self, deadline: float) -> None:
-        waits = [asyncio.ensure_future(event.wait()) for event in (self._all_ended, self._cut)]
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._drained, self._cut)]
         await asyncio.wait(
             waits, timeout=deadline - self._loop.time(), return_when=asyncio.FIRST_COMPLETED
         )
@@ -144,7 +154,8 @@ class Runtime:
             wait.cancel()
 
     async def _close(self) -> None:
-        closings = [vertical.delivery.close() for vertical in self._verticals]
+        closings = [self._admin.stop()]
+        closings += [vertical.delivery.close() for vertical in self._verticals]
         closings += [v.parking.close() for v in self._verticals if v.parking is not None]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -182,7 +193,7 @@ class Runtime:
             self.fail(error)
         self._running.discard(route)
         if not self._running:
-            self._all_ended.set()
+            self._drained.set()
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")

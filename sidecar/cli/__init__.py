@@ -7,6 +7,7 @@ standard error, never a traceback.
 
 from __future__ import annotations
 
+import signal
 import sys
 from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
@@ -42,6 +43,10 @@ class Parser(ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["run"]:
+        # Until the runtime has its own handlers: a stop while things are still being imported is
+        # a clean one, and as process 1 of a container it would otherwise not be heard at all.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitCode.CLEAN))
     if arguments and arguments[0] in COMMANDS:
         return _run(arguments[0], arguments[1:])
     listing = "\n".join(f"  {name:<15} {text}" for name, text in COMMANDS.items())

@@ -81,6 +81,9 @@ class Fetcher:
         self._draining = False
         self._finish: Finish | None = None
         self.last_step_at = clock()
+        # For whoever shows them; replaced once a second, never changed.
+        self.ends: Mapping[Partition, int] = {}
+        self.paused: frozenset[Assignment] = frozenset()
 
     # --- the thread ---------------------------------------------------------------------------
 
@@ -115,6 +118,9 @@ class Fetcher:
             self._reported_at = now
             self._reset_out_of_range()
             self._report_positions()
+            self.ends = self._source.ends(list(self._owned))
+            all_paused = self._draining or self._intake.all_paused
+            self.paused = frozenset(self._owned.values() if all_paused else self._paused)
         if self._draining or self._intake.all_paused:
             self._idle_poll()
         else:

@@ -282,6 +282,16 @@ class KafkaSource:
             raise SourceError(f"{partition}: no answer about its bounds within {timeout:g} s")
         return bounds[0], bounds[1]
 
+    def ends(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        found: dict[Partition, int] = {}
+        for partition in partitions:
+            bounds = self._call(
+                self._consumer.get_watermark_offsets, TopicPartition(*partition), cached=True
+            )
+            if bounds is not None and bounds[1] >= 0:
+                found[partition] = bounds[1]
+        return found
+
     def group_knows(self, topic: str, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
         known = self._call(self._consumer.list_topics, topic, timeout).topics.get(topic)

@@ -94,6 +94,15 @@ def _failure_problems(route: RouteSettings) -> Iterator[Problem]:
     dead_letter = route.dead_letter
     if route.on_exhausted is OnExhausted.PARK and dead_letter is None:
         yield Problem("on_exhausted", "park needs a place: add dead_letter: {topic: …}")
+    if route.guarantee is Guarantee.AT_MOST_ONCE and route.on_exhausted in (
+        OnExhausted.HALT,
+        OnExhausted.RETRY_FOREVER,
+    ):
+        yield Problem(
+            "on_exhausted",
+            f"{route.on_exhausted.value} would send again what may have been processed, which"
+            " at_most_once promises not to do: choose park or drop",
+        )
     if dead_letter is not None:
         if not _LEGAL_TOPIC.fullmatch(dead_letter.topic):
             yield Problem("dead_letter.topic", f"{dead_letter.topic!r} is not a legal topic name")

@@ -173,6 +173,11 @@ class FakeSource:
                 raise SourceError(f"no such partition: {partition}")
             return log.start, log.end
 
+    def ends(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        with self._broker.changed:
+            logs = {each: self._broker.log(each) for each in partitions}
+            return {each: log.end for each, log in logs.items() if log is not None}
+
     def group_knows(self, topic: str, timeout: float) -> bool:
         self._ask(timeout)
         with self._broker.changed:

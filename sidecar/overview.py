@@ -1,0 +1,119 @@
+"""What the admin surface shows, read from the running parts.
+
+Everything is read on the loop and answered from memory. A fetch thread counts as blocked when it
+has not come round for BLOCKED_SECONDS: longer than any wait of its own, so that neither an absent
+broker nor an absent application restarts the pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from threading import Thread
+from typing import Final, NamedTuple
+
+from sidecar import __version__
+from sidecar.dispatch.route import Phase, Route
+from sidecar.dispatch.status import Now, executing_records, partition_statuses, route_status
+from sidecar.kafka.fetcher import Fetcher
+from sidecar.status import (
+    ExecutingRecord,
+    ExposureStatus,
+    PartitionStatus,
+    RouteStatus,
+    Status,
+)
+
+BLOCKED_SECONDS: Final = 180.0
+
+
+class Watched(NamedTuple):
+    """One route and the thread that fetches for it."""
+
+    route: Route
+    fetcher: Fetcher
+    thread: Thread
+
+
+class Overview:
+    """See admin.view.View. drained is set once every route has ended."""
+
+    def __init__(
+        self, watched: Sequence[Watched], loop: asyncio.AbstractEventLoop, drained: asyncio.Event
+    ) -> None:
+        self._watched = watched
+        self._loop = loop
+        self._drained = drained
+        self._started_at = time.time()
+
+    def alive(self) -> str | None:
+        for route, fetcher, thread in self._watched:
+            name = route.settings.name
+            if route.phase in (Phase.WAITING, Phase.ENDED):
+                continue
+            if not thread.is_alive():
+                return f"route {name}: the fetch thread is dead"
+            stalled = time.monotonic() - fetcher.last_step_at
+            if stalled > BLOCKED_SECONDS:
+                return f"route {name}: the fetch thread has been blocked for {stalled:.0f} s"
+        return None
+
+    def started(self) -> bool:
+        return True
+
+    def ready(self) -> str | None:
+        return self.alive()
+
+    def status(self) -> Status:
+        now = self._now()
+        routes = self._routes(now)
+        return Status(
+            version=__version__,
+            started_at=datetime.fromtimestamp(round(self._started_at, 3), UTC),
+            uptime_seconds=round(now.wall - self._started_at, 3),
+            alive=self.alive() is None,
+            started=self.started(),
+            ready=self.ready() is None,
+            drained=self._drained.is_set(),
+            in_flight=sum(route.in_flight for route in routes),
+            exposure=ExposureStatus(
+                sum(route.exposure.would_lose for route in routes),
+                sum(route.exposure.would_repeat for route in routes),
+            ),
+            routes=routes,
+        )
+
+    def routes(self) -> Sequence[RouteStatus]:
+        return self._routes(self._now())
+
+    def partitions(self) -> Sequence[PartitionStatus]:
+        now = self._now()
+        return [
+            partition
+            for route, fetcher, _ in self._watched
+            for partition in partition_statuses(route, now, fetcher.ends, fetcher.paused)
+        ]
+
+    def executing(self, limit: int) -> Sequence[ExecutingRecord]:
+        now = self._now()
+        records = [
+            record
+            for route, _, _ in self._watched
+            for record in executing_records(route, now, limit)
+        ]
+        return sorted(records, key=lambda record: -record.executing_seconds)[:limit]
+
+    async def wait_drained(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._drained.wait()
+        return self._drained.is_set()
+
+    def _routes(self, now: Now) -> list[RouteStatus]:
+        return [route_status(route, now) for route, _, _ in self._watched]
+
+    def _now(self) -> Now:
+        return Now(self._loop.time(), time.time())
