@@ -19,11 +19,13 @@ async def never(connection: Connection) -> None:
 
 
 class FakeTask:
+    cancelled = False
+
     def add_done_callback(self, callback: object) -> None:
         pass
 
     def cancel(self) -> None:
-        pass
+        self.cancelled = True
 
 
 class FakeLoop:
@@ -31,13 +33,14 @@ class FakeLoop:
 
     def __init__(self) -> None:
         self.now = 100.0
+        self.connecting = FakeTask()
 
     def time(self) -> float:
         return self.now
 
     def create_task(self, work: Coroutine[Any, Any, None]) -> FakeTask:
         work.close()
-        return FakeTask()
+        return self.connecting
 
 
 class FakeTransport(asyncio.Transport):
@@ -206,6 +209,7 @@ def test_nothing_is_written_on_a_connection_that_is_closing() -> None:
 def test_a_connection_given_up_before_it_was_made_writes_nothing() -> None:
     driven = Driven(made=False)
     assert driven.connection.abort() is False
+    assert driven.loop.connecting.cancelled
     driven.connection.connection_made(driven.transport)
     assert not driven.transport.written
     assert driven.transport.aborted
@@ -217,3 +221,10 @@ def test_a_connection_that_is_lost_is_forgotten_and_its_request_broken() -> None
     driven.connection.connection_lost(None)
     assert driven.results == ["broken: the connection was closed before an answer b''"]
     assert driven.gone == [driven.connection]
+
+
+def test_an_application_that_ends_while_it_is_written_to_is_not_written_to_any_more() -> None:
+    driven = Driven(b"x" * 1_000_000, pausing=True)
+    driven.connection.eof_received()
+    assert driven.results == ["broken: the connection was closed before an answer b''"]
+    assert driven.transport.aborted
