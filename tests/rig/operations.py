@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     Message,
@@ -50,6 +49,7 @@ class KafkaOperations:
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
         self._admin: AdminClient | None = None
+        self._observers: dict[str, Consumer] = {}
         self._producer: Producer | None = None
 
     @property
@@ -79,6 +79,9 @@ class KafkaOperations:
         if self._producer is not None:
             self._producer.purge()
             self._producer.flush(1.0)
+        for observer in self._observers.values():
+            observer.close()
+        self._observers.clear()
         self._producer = None
         self._admin = None
 
@@ -174,16 +177,25 @@ class KafkaOperations:
 
     def commits(self, group: str, topic: str) -> dict[int, Commit]:
         """What the group has committed; partitions without a commit are absent."""
-        wanted = ConsumerGroupTopicPartitions(
-            group, [TopicPartition(topic, number) for number in self._leaders(topic)]
-        )
-        future = self.admin.list_consumer_group_offsets([wanted], request_timeout=_TIMEOUT)[group]
+        wanted = [TopicPartition(topic, number) for number in self._leaders(topic)]
         return {
             # The binding hands the metadata's terminating NUL through.
             each.partition: Commit(each.offset, (each.metadata or "").rstrip("\0"))
-            for each in _result(future).topic_partitions
+            for each in self._observer(group).committed(wanted, _TIMEOUT)
             if each.offset >= 0
         }
+
+    def _observer(self, group: str) -> Consumer:
+        """A client that asks about a group and never joins it.
+
+        Not the admin client: asked for offsets while the coordinator loads, it took this process
+        down with it (confluent-kafka 2.16.1, seen once).
+        """
+        if group not in self._observers:
+            self._observers[group] = Consumer(
+                self.client_config(**{"group.id": group, "enable.auto.commit": False})
+            )
+        return self._observers[group]
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         return {number: commit.offset for number, commit in self.commits(group, topic).items()}
