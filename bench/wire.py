@@ -15,7 +15,7 @@ import os
 import resource
 from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection as Pipe
-from typing import Final
+from typing import Final, cast
 
 import httpx
 import uvloop
@@ -38,14 +38,13 @@ class App(asyncio.Protocol):
         self.parser = HttpRequestParser(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self.parser.feed_data(data)
 
     def on_message_complete(self) -> None:
-        self.transport.write(NO_CONTENT)  # type: ignore[attr-defined]
+        self.transport.write(NO_CONTENT)
 
 
 def serve(pipe: Pipe) -> None:
@@ -86,15 +85,15 @@ class Bare(asyncio.Protocol):
         self.parser = HttpResponseParser(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-        transport.write(self.request)  # type: ignore[attr-defined]
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.write(self.request)
 
     def data_received(self, data: bytes) -> None:
         self.parser.feed_data(data)
 
     def on_message_complete(self) -> None:
         if not self.finished():
-            self.transport.write(self.request)  # type: ignore[attr-defined]
+            self.transport.write(self.request)
 
 
 class Count:

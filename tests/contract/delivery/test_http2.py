@@ -13,7 +13,7 @@ from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded
 
 from sidecar.model import Answer, Failed, FailureKind, Result
-from tests.contract.delivery_ways import Stage, Way, a_record, ways
+from tests.contract.delivery.ways import Stage, Way, a_record, ways
 from tests.rig.hostile_app import Peer
 
 Answering = Callable[[H2Connection, int], None]

@@ -15,9 +15,18 @@ import uvloop
 
 from sidecar.core.target import parse_target
 from sidecar.delivery import TlsOptions, open_delivery
-from sidecar.model import Assignment, Header, Partition, Record, Result
+from sidecar.model import (
+    Answer,
+    Assignment,
+    Failed,
+    FailureKind,
+    Header,
+    Partition,
+    Record,
+    Result,
+)
 from sidecar.ports import Delivery, Slot
-from tests.rig.hostile_app import App, Script, serving
+from tests.rig.hostile_app import App, Peer, Script, serving
 
 DEADLINE_SECONDS = 20.0
 ASSIGNMENT = Assignment(Partition("orders", 3), epoch=1)
@@ -140,3 +149,59 @@ def ways(name: str, directory: Path, authority: trustme.CA) -> Way:
             return Way("client", loop, directory, authority=authority, protocol="h2")
         case _:
             return Way("client", uvloop.new_event_loop, directory, authority=authority)
+
+
+def play(
+    way: Way, script: Script, act: Callable[[Stage], Awaitable[None]], **options: object
+) -> None:
+    async def main() -> None:
+        async with way.stage(script, **options) as stage:
+            await act(stage)
+
+    way.run(main)
+
+
+def answering(*pieces: bytes, close: bool = True) -> Script:
+    """Takes a request, sends the pieces, and closes (or waits for the other side)."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(*pieces)
+        if not close:
+            await peer.gone()
+
+    return script
+
+
+def result_of(way: Way, script: Script) -> Result:
+    results: list[Result] = []
+
+    async def act(stage: Stage) -> None:
+        results.append(await stage.send())
+
+    play(way, script, act)
+    return results[0]
+
+
+def answer(result: Result) -> tuple[int, str | None, bytes]:
+    assert isinstance(result, Answer), result
+    return result.status, result.retry_after, result.body
+
+
+def failure(result: Result) -> tuple[FailureKind, bool]:
+    assert isinstance(result, Failed), result
+    assert result.detail
+    return result.kind, result.sent
+
+
+async def unanswered(answered: asyncio.Future[Result]) -> None:
+    """A few turns of the loop, in which done must not be called."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not answered.done()
+
+
+async def probed(stage: Stage) -> str | None:
+    answered: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+    stage.delivery.probe(answered.set_result)
+    return await answered
