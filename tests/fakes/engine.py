@@ -351,6 +351,7 @@ class World:
             **settings,
         )
         self.judge: Final = Judge(self.broker, GROUP, self.settings)
+        self.moves: Sequence[float | None] = MOVES
         self.members: list[Member] = []
         for _ in range(members):
             self.join()
@@ -391,7 +392,7 @@ class World:
         if running:
             member = running[0] if len(running) == 1 else self.random.choice(running)
             member.step()
-        move = self.random.choice(MOVES) if running else MOVES[-1]
+        move = self.random.choice(self.moves) if running else self.moves[-1]
         if move is not None:
             self.scheduler.advance(move)
         self.judge.commits()

@@ -194,6 +194,7 @@ class FakeSource:
         if self._broker.down:
             self._wait(timeout)
             raise CommitUnknown(f"no answer within {timeout:g} s")
+        self._apply_put_off()
         error = self._broker.apply_commit(self._group, self._member, positions)
         if error is not None:
             raise error
@@ -202,6 +203,7 @@ class FakeSource:
         self._check()
         applied, error = not self._broker.down, None
         if applied:
+            self._apply_put_off()
             error = self._broker.apply_commit(self._group, self._member, positions)
         ready_at = self._clock() + self._broker.commit_delay_seconds
         released_by = self._broker.commits_released
@@ -226,16 +228,21 @@ class FakeSource:
             return self._group.members.get(self.member) is self._member
 
     def _serve_answers(self) -> None:
+        self._apply_put_off()
         waiting, self._answers = self._answers, []
         for answer in waiting:
             released = answer.released_by < self._broker.commits_released
             if answer.ready_at > self._clock() and not released:
                 self._answers.append(answer)
                 continue
-            error = answer.error
-            if not answer.applied:
-                error = self._broker.apply_commit(self._group, self._member, answer.positions)
-            answer.done(error)
+            answer.done(answer.error)
+
+    def _apply_put_off(self) -> None:
+        """Commits that met an outage, in the order in which they were asked for."""
+        for index, (_, _, positions, _, applied, _) in enumerate(self._answers):
+            if not applied:
+                error = self._broker.apply_commit(self._group, self._member, positions)
+                self._answers[index] = self._answers[index]._replace(applied=True, error=error)
 
     def _serve_group(self) -> None:
         if not self._is_member():

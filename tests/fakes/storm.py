@@ -14,6 +14,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from sidecar.dispatch.route import Phase
 from sidecar.model import Answer, Failed, FailureKind, Guarantee, OnExhausted
 from sidecar.settings import RetrySettings
 from tests.fakes.application import HANG, Reply, Request, answer
@@ -23,6 +24,7 @@ from tests.fakes.judge import Broken, Coordinates
 
 MOST_MEMBERS: Final = 4
 CLEARING_SECONDS: Final = 240.0
+CALM_MOVES: Final = (0.0, 0.05, 0.1)
 
 
 class Storm:
@@ -30,9 +32,9 @@ class Storm:
         self.random: Final = Random(f"storm {seed}")
         choose = self.random.choice
         self.partitions: Final = choose((1, 2, 3, 5))
-        policies = (OnExhausted.PARK, OnExhausted.PARK, OnExhausted.DROP)
+        policies = [OnExhausted.PARK, OnExhausted.PARK, OnExhausted.DROP]
         if guarantee is Guarantee.AT_LEAST_ONCE:
-            policies += (OnExhausted.RETRY_FOREVER,)
+            policies.append(OnExhausted.RETRY_FOREVER)
         self.world: Final = World(
             seed,
             guarantee=guarantee,
@@ -79,6 +81,7 @@ class Storm:
         """Clear weather: all that is left is handled, and the members leave in order."""
         world = self.world
         self.clear = True
+        world.moves = CALM_MOVES
         self.fates = (CommitFate.OK,)
         world.broker.down = False
         world.broker.commit_delay_seconds = 0.0
@@ -89,7 +92,7 @@ class Storm:
             member.route.resume()
             member.parking.error = None
             member.parking.release()
-        if not world.running:
+        if all(member.route.phase in (Phase.DRAINING, Phase.LEAVING) for member in world.running):
             world.join()
         world.run_until(self._all_is_done, CLEARING_SECONDS)
         self._judge_the_lost()
@@ -223,8 +226,9 @@ class Storm:
         self.world.broker.add_partitions(TOPIC, 1)
 
 
-def replay(seed: int, guarantee: Guarantee) -> None:
+def replay(seed: int, guarantee: Guarantee) -> World:
     """One whole run. Raises Broken where an invariant does not hold."""
     storm = Storm(seed, guarantee)
     storm.play()
     storm.finish()
+    return storm.world

@@ -1,0 +1,193 @@
+"""Faults planted into the engine, to see that the judge finds them.
+
+Purpose: a check that finds nothing may be blind. Each fault is one wrong step, of a kind that this
+engine or another has once had; planting it replaces one method for the time of a test.
+
+Owner: a simulation test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from sidecar.core import classify, done_map
+from sidecar.core.commands import Revoked
+from sidecar.core.intake import Intake
+from sidecar.core.ledger import InFlight, Ledger, Snapshot
+from sidecar.dispatch import route
+from sidecar.dispatch.at_least_once import AtLeastOnce
+from sidecar.dispatch.at_most_once import AtMostOnce
+from sidecar.dispatch.delays import Delays
+from sidecar.dispatch.executors import ExecutorPool
+from sidecar.dispatch.parker import Parker
+from sidecar.dispatch.route import Route
+from sidecar.kafka.fetcher import Fetcher
+from sidecar.model import Answer, Assignment, Guarantee, Outcome, Position
+from sidecar.ports import CommitResult
+
+ALO: Final = Guarantee.AT_LEAST_ONCE
+AMO: Final = Guarantee.AT_MOST_ONCE
+
+
+class Fault(NamedTuple):
+    name: str
+    guarantee: Guarantee
+    owner: type | ModuleType
+    method: str
+    wrong: Callable[..., Any]  # gets the right method first
+
+    def plant(self, patch: pytest.MonkeyPatch) -> None:
+        right = getattr(self.owner, self.method)
+        wrong = self.wrong
+
+        def method(*args: Any, **named: Any) -> Any:
+            return wrong(right, *args, **named)
+
+        patch.setattr(self.owner, self.method, method)
+
+
+def _one_too_far(right: Callable[[Ledger], Snapshot | None], ledger: Ledger) -> Snapshot | None:
+    snapshot = right(ledger)
+    if snapshot is None or ledger.oldest is None:
+        return snapshot
+    position = snapshot.position
+    return snapshot._replace(position=Position(position.assignment, position.offset + 1))
+
+
+def _map_without_the_open(
+    right: Callable[[Ledger], Snapshot | None], ledger: Ledger
+) -> Snapshot | None:
+    snapshot = right(ledger)
+    if snapshot is None or not snapshot.position.metadata:
+        return snapshot
+    position, assignment = snapshot.position, ledger.assignment
+    key = done_map.Key(assignment.topic, assignment.number, "topic-1")
+    text, _ = done_map.encode(key, position.offset, [], position.offset + 3)
+    return snapshot._replace(position=position._replace(metadata=text))
+
+
+def _by_partition(
+    right: Callable[[AtLeastOnce, InFlight], None], offsets: AtLeastOnce, entry: InFlight
+) -> None:
+    """Any epoch of the partition will do."""
+    record = entry.record
+    for state in offsets.partitions():
+        if state.assignment.partition == record.assignment.partition:
+            each = state.oldest
+            while each is not None and each.record.offset < record.offset:
+                each = each.next
+            if each is not None and each.record.offset == record.offset:
+                entry = each
+                break
+    right(offsets, entry)
+
+
+def _keep_the_delayed(
+    right: Callable[[Delays, Assignment], list[InFlight]], delays: Delays, assignment: Assignment
+) -> list[InFlight]:
+    return []
+
+
+def _forget_the_delayed(
+    right: Callable[[Delays, Assignment], list[InFlight]], delays: Delays, assignment: Assignment
+) -> list[InFlight]:
+    right(delays, assignment)
+    return []
+
+
+def _all_applied(
+    right: Callable[[AtMostOnce, CommitResult], list[InFlight]],
+    offsets: AtMostOnce,
+    result: CommitResult,
+) -> list[InFlight]:
+    """Whatever the broker said."""
+    run = offsets._run
+    if run is not None:
+        result = CommitResult([Position(a, offset) for a, offset in run.positions.items()])
+    return right(offsets, result)
+
+
+def _answer_at_once(
+    right: Callable[..., None],
+    engine: Route,
+    request: int,
+    assignments: Sequence[Assignment],
+    timeout: float,
+) -> None:
+    engine._mailbox.post(Revoked(request, ()))
+    right(engine, request, assignments, timeout)
+
+
+def _finish_what_was_given_up(
+    right: Callable[[ExecutorPool], list[InFlight]], pool: ExecutorPool
+) -> list[InFlight]:
+    """A cancelled attempt is taken for a failure."""
+    aborted = right(pool)
+    for entry in aborted:
+        pool._finished(entry, Answer(400))
+    return []
+
+
+def _parked_at_once(
+    right: Callable[..., None], parker: Parker, entry: InFlight, *args: Any
+) -> None:
+    parker._parked(entry)
+
+
+def _one_more(right: Callable[[Intake], int], intake: Intake) -> int:
+    room = right(intake)
+    return room + 1 if room else 0
+
+
+def _left_twice(right: Callable[[Route, InFlight], None], engine: Route, entry: InFlight) -> None:
+    right(engine, entry)
+    if entry.tries > 1:
+        right(engine, entry)
+
+
+def _charged(right: Callable[..., classify.Verdict], *args: Any, **named: Any) -> classify.Verdict:
+    verdict = right(*args, **named)
+    down = verdict.outcome is Outcome.APP_DOWN
+    return verdict._replace(outcome=Outcome.RETRY) if down else verdict
+
+
+def _send_again(
+    right: Callable[..., classify.Verdict], *args: Any, **named: Any
+) -> classify.Verdict:
+    return right(*args, **named)._replace(unprocessed=True)
+
+
+def _first_is_lost(
+    right: Callable[[Fetcher, Sequence[Any]], None], fetcher: Fetcher, messages: Sequence[Any]
+) -> None:
+    """The first record of a batch is lost on the way."""
+    right(fetcher, messages[1:] if len(messages) > 5 else messages)
+
+
+def _withdraw_nothing(
+    right: Callable[..., list[InFlight]], offsets: AtLeastOnce, assignments: Sequence[Assignment]
+) -> list[InFlight]:
+    return []
+
+
+FAULTS: Final = [
+    Fault("commits one too far", ALO, Ledger, "snapshot", _one_too_far),
+    Fault("tells that open records are done", ALO, Ledger, "snapshot", _map_without_the_open),
+    Fault("settles by an old epoch", ALO, AtLeastOnce, "settled", _by_partition),
+    Fault("keeps delayed records at a revocation", ALO, Delays, "discard", _keep_the_delayed),
+    Fault("forgets delayed records at a revocation", ALO, Delays, "discard", _forget_the_delayed),
+    Fault("keeps the buffer at a revocation", ALO, AtLeastOnce, "withdraw", _withdraw_nothing),
+    Fault("gives up before what executes is settled", ALO, Route, "revoke", _answer_at_once),
+    Fault("counts a cancelled attempt", ALO, ExecutorPool, "abort_all", _finish_what_was_given_up),
+    Fault("settles before the park is confirmed", ALO, Parker, "park", _parked_at_once),
+    Fault("asks for one record too many", ALO, Intake, "room", _one_more),
+    Fault("frees a place twice", ALO, Route, "_leave", _left_twice),
+    Fault("loses a record after the fetch", ALO, Fetcher, "_hand_over", _first_is_lost),
+    Fault("charges an outage to the records", ALO, route, "classify", _charged),
+    Fault("sends again what may be processed", AMO, route, "classify", _send_again),
+    Fault("dispatches whatever the commit came to", AMO, AtMostOnce, "commit_done", _all_applied),
+]
