@@ -27,6 +27,7 @@ from sidecar.settings import Settings, load_settings
 
 TOPIC: Final = "orders"
 SAMPLE_SECONDS: Final = 0.25
+LISTENING_SECONDS: Final = 0.01
 _STOP_RESERVE: Final = 5.0
 
 
@@ -57,15 +58,25 @@ async def _perform(options: Options, screen: Screen) -> int:
         settings = demo_settings(options, broker.bootstrap_servers, app.port)
         load = SteadyLoad(broker.bootstrap_servers, TOPIC, options.rate)
         rival = _rival(settings, app.port)
-        runtime = Runtime(settings, embedded=True)
         screen.text(*_introduction(options, broker, app))
+        runtime = Runtime(settings, embedded=True)
+        running = asyncio.create_task(runtime.run())
+        # Both begin together: the admin surface takes a moment to be imported.
+        while (address := runtime.admin_address) is None:
+            if await _over(running, LISTENING_SECONDS):
+                return running.result()
+        screen.text(f"What the sidecar says of itself: {address.url}/v1/status", "")
         load.start()
         stack.callback(load.stop)
         rival.start()
         stack.callback(rival.stop)
-        play = asyncio.create_task(_play(options, screen, runtime, load, rival))
-        code = await runtime.run()
-        last = await play
+        try:
+            last = await _play(options, screen, runtime, running, load, rival)
+        except OSError as error:  # nobody looks any more
+            runtime.stop(str(error))
+            await running
+            raise
+        code = await running
         screen.leave()
         screen.text("", *summary(last))
         if code == EXIT_CLEAN:
@@ -114,30 +125,35 @@ def _introduction(options: Options, broker: EmbeddedBroker, app: ToyApp) -> list
         f"The application takes {fast} for a record, but {slow} for 1 in {options.slow_every}.",
         "Two consumers deliver them, each in its own group: one record at a time, and the sidecar.",
         f"Broker {broker.bootstrap_servers}, application 127.0.0.1:{app.port}. Ctrl-C ends it.",
-        "",
     ]
 
 
 async def _play(
-    options: Options, screen: Screen, runtime: Runtime, load: SteadyLoad, rival: OneAtATime
+    options: Options,
+    screen: Screen,
+    runtime: Runtime,
+    running: asyncio.Task[int],
+    load: SteadyLoad,
+    rival: OneAtATime,
 ) -> Figures:
     """Show how it goes until the sidecar drains; the last figures before that."""
     pace = Pace()
     route = runtime.routes[0]
-    try:
-        while True:
-            figures = _figures(runtime, load, rival)
-            screen.show(figures, pace.add(figures))
-            if route.phase not in (Phase.WAITING, Phase.RUNNING):
-                return figures
-            if options.seconds is not None and figures.seconds >= options.seconds:
-                runtime.stop("the time is up")
-                return figures
-            await asyncio.sleep(SAMPLE_SECONDS)
-    except OSError as error:
-        # Nobody looks any more. Told again by whoever waits for this task.
-        runtime.stop(str(error))
-        raise
+    while True:
+        figures = _figures(runtime, load, rival)
+        screen.show(figures, pace.add(figures))
+        if route.phase not in (Phase.WAITING, Phase.RUNNING):
+            return figures
+        if options.seconds is not None and figures.seconds >= options.seconds:
+            runtime.stop("the time is up")
+            return figures
+        await _over(running, SAMPLE_SECONDS)
+
+
+async def _over(running: asyncio.Task[int], seconds: float) -> bool:
+    """Let so much time pass; at once True if the sidecar has ended."""
+    done, _ = await asyncio.wait((running,), timeout=seconds)
+    return bool(done)
 
 
 def _figures(runtime: Runtime, load: SteadyLoad, rival: OneAtATime) -> Figures:

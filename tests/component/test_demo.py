@@ -6,6 +6,7 @@ that the demo left behind would be seen as a timeout.
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from typing import Final
 
@@ -38,15 +40,19 @@ class Demo:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # What is written must come at once by itself.
+            env={name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"},
         )
 
-    def wait_until_delivering(self) -> None:
-        """Both consumers have delivered something."""
+    def wait_until_delivering(self) -> str:
+        """Both consumers have delivered something; what was written until then."""
         assert self.process.stdout is not None
+        seen = ""
         for line in self.process.stdout:
+            seen += line
             found = PROGRESS.match(line)
             if found and int(found["ours"]) and int(found["theirs"]):
-                return
+                return seen
         pytest.fail(f"ended with {self.process.wait()}: {self.process.communicate()[1]}")
 
     def end(self) -> tuple[int, str, str]:
@@ -91,6 +97,15 @@ def test_says_something_at_once(demos: list[Demo]) -> None:
     assert time.monotonic() - demo.started_at < 10  # 2 s on an idle machine
     demo.process.terminate()
     assert demo.end()[0] == 0
+
+
+def test_the_sidecars_own_words_are_a_click_away(demos: list[Demo]) -> None:
+    demo = start(demos, *QUICK)
+    address = re.search(r"http://\S+/v1/status$", demo.wait_until_delivering(), re.MULTILINE)
+    assert address
+    with urllib.request.urlopen(address[0], timeout=END_SECONDS) as answer:
+        status = json.load(answer)
+    assert status["routes"][0]["counters"]["delivered"] > 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
