@@ -60,8 +60,6 @@ def encode(key: Key, base: int, outstanding: Sequence[int], highest: int) -> tup
     bits_length = (bits_highest - base) // 8 + 1
     use_bitmap = (bits_highest, -bits_length) > (gaps_highest, -len(gaps))
     described = bits_highest if use_bitmap else gaps_highest
-    if described < base:
-        return "", base - 1
     body = _encode_bits(base, outstanding, described) if use_bitmap else gaps
     flags = (_BITMAP if use_bitmap else 0) | (_TOPIC_ID if key.topic_id else 0)
     payload = bytes([flags]) + _varint(described - base) + body
@@ -81,7 +79,7 @@ def decode(text: str, key: Key, base: int) -> DoneMap | None:
         return None
     content, crc = payload[:-_CRC_BYTES], int.from_bytes(payload[-_CRC_BYTES:], "big")
     bound = key if content[0] & _TOPIC_ID else key._replace(topic_id="")
-    if (content[0] & _TOPIC_ID and not key.topic_id) or _checksum(bound, base, content) != crc:
+    if _checksum(bound, base, content) != crc:
         return None
     distance, at = _read_varint(content, 1)
     if content[0] & _BITMAP:

@@ -49,7 +49,7 @@ class InFlight:
         self.in_ledger = False
         self.previous: InFlight | None = None
         self.next: InFlight | None = None
-        self.settled_after = 0  # records settled between this one and the next outstanding
+        self.settled_after = 0  # settled here, between this one and the next outstanding
 
     def __repr__(self) -> str:
         return f"<{self.record} attempts={self.attempts}>"
@@ -120,8 +120,6 @@ class Ledger:
         if inherited is not None:
             if inherited.is_done(offset):
                 self._highest_settled = offset
-                if self._tail is not None:
-                    self._tail.settled_after += 1
                 return None
             if offset > inherited.highest:
                 self._inherited = None
@@ -189,7 +187,11 @@ class Ledger:
         self.uncovered -= snapshot.covered
 
     def _settled_above(self, described: int) -> int:
-        """An upper bound of the settled records above an offset; exact where there is no hole."""
+        """How many records settled here lie above an offset; with holes, an upper bound.
+
+        What an earlier owner settled is not counted: its map fitted, and what is outstanding
+        below its end only becomes less.
+        """
         count = 0
         following = self._highest_settled + 1
         entry = self._tail

@@ -154,6 +154,10 @@ def test_the_largest_of_the_last_two_periods_decides_how_many_fit() -> None:
     assert intake.room() == 100
 
 
+def test_a_batch_has_its_own_bound() -> None:
+    assert Intake(Places(100_000, PLENTY_OF_BYTES)).room() == MAX_BATCH
+
+
 def test_a_threshold_that_was_lowered_below_what_is_in_flight_leaves_no_room() -> None:
     places = Places(100, PLENTY_OF_BYTES)
     places.taken = 80
@@ -172,6 +176,7 @@ def test_everything_is_paused_only_after_a_second_without_a_free_place() -> None
     assert rig.full_pauses == 1
     rig.run(60.0, 0.0)
     assert rig.full_pauses == 1
+    assert not rig.intake.should_pause_all(0, rig.now), "told once"
 
 
 def test_it_goes_on_once_half_of_the_places_are_free() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from random import Random
 from types import FrameType
 
 import pytest
@@ -186,6 +187,40 @@ def test_an_heir_that_has_read_nothing_yet_hands_on_what_it_inherited() -> None:
     assert [entry.record.offset for entry in again if entry] == [11, 15, 16, 20]
 
 
+def test_an_heir_that_has_read_past_what_it_inherited_still_hands_it_on() -> None:
+    book = ledger(10)
+    head, *others = receive(book, *range(10, 20))
+    settle(book, *others)
+    heir = next_owner(book, to_commit(book))
+    [again] = receive(heir, 10)
+    assert [heir.receive(record(heir.assignment, offset), 0.0) for offset in range(11, 20)] == (
+        [None] * 9
+    )
+    assert receive(heir, 20, 21)
+    assert heir.snapshot() is None, "nothing has changed"
+    settle(heir, again)
+    assert to_commit(heir).position.offset == 20
+    assert head.in_ledger
+
+
+def test_what_was_inherited_is_told_also_when_nothing_above_it_is_settled() -> None:
+    book = ledger(10)
+    first, second, *others = receive(book, *range(10, 20))
+    settle(book, *others)
+    heir = next_owner(book, to_commit(book))
+    for offset in range(10, 20):
+        heir.receive(record(heir.assignment, offset), 0.0)
+    oldest = heir.oldest
+    assert oldest is not None
+    assert receive(heir, 20)
+    settle(heir, oldest)
+    last = next_owner(heir, to_commit(heir))
+    again = [last.receive(record(last.assignment, offset), 0.0) for offset in range(11, 21)]
+    assert [entry.record.offset for entry in again if entry] == [11, 20]
+    assert first.in_ledger
+    assert second.in_ledger
+
+
 @pytest.mark.parametrize("step", [1, 2, 3, 50, 300])
 def test_what_a_commit_cannot_tell_stays_exposed_and_is_not_promised(step: int) -> None:
     """The head is stuck and every step-th is outstanding, far more than fits; no holes."""
@@ -193,10 +228,13 @@ def test_what_a_commit_cannot_tell_stays_exposed_and_is_not_promised(step: int) 
     book = ledger()
     entries = receive(book, *range(last))
     stuck = {0, *range(0, last, step)} if step > 1 else {*range(0, last, 2), *range(3, last, 7)}
-    settle(book, *(entry for entry in entries if entry.record.offset not in stuck))
+    done = [entry for entry in entries if entry.record.offset not in stuck]
+    Random(step).shuffle(done)
+    settle(book, *done)
     snapshot = to_commit(book)
     assert len(snapshot.position.metadata) <= MAX_CHARACTERS
     book.confirm(snapshot)
+    assert book.snapshot() is None, "what was cut is no reason to commit the same again"
     heir = next_owner(book, snapshot)
     repeated = [
         offset
