@@ -74,6 +74,7 @@ def a_record(offset: int) -> Record:
 
 ASSIGNMENT: Final = Assignment(Partition("orders", 3), 1)
 VALUE: Final = b"x" * 200
+RECORDS: Final = [a_record(offset) for offset in range(1_000)]
 
 
 class Bare(asyncio.Protocol):
@@ -113,7 +114,7 @@ class Count:
 
 async def by_bare(port: int, slots: int, total: int) -> None:
     encoder = RequestEncoder("/events/{topic}", f"127.0.0.1:{port}", "text/plain", HEAD_LIMIT)
-    request = encoder.encode(a_record(1), 1) + VALUE
+    request = encoder.encode(RECORDS[1], 1) + VALUE
     count = Count(total)
     loop = asyncio.get_running_loop()
     opened = [
@@ -141,9 +142,9 @@ async def by_wire(port: int, slots: int, total: int) -> None:
         def done(result: Result) -> None:
             assert isinstance(result, Answer), result
             if not count.finished():
-                slot.send(a_record(count.left), 1, done)
+                slot.send(RECORDS[count.left % 1_000], 1, done)
 
-        slot.send(a_record(0), 1, done)
+        slot.send(RECORDS[0], 1, done)
 
     for _ in range(slots):
         start()
@@ -158,7 +159,7 @@ async def by_httpx(port: int, slots: int, total: int) -> None:
 
         async def run() -> None:
             while True:
-                headers = split_head(encoder.encode(a_record(count.left), 1))
+                headers = split_head(encoder.encode(RECORDS[count.left % 1_000], 1))
                 url = f"http://127.0.0.1:{port}/events/orders"
                 (await client.post(url, headers=headers, content=VALUE)).raise_for_status()
                 if count.finished():

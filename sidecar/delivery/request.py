@@ -36,6 +36,9 @@ _is_field: Final = re.compile(rb"(?:[!-~](?:[ -~]*[!-~])?)?").fullmatch
 _is_type: Final = re.compile(_TOKEN + rb"/" + _TOKEN + rb"(?: *;[ -~]*)?").fullmatch
 
 _TRACE_NAMES: Final = ("traceparent", "tracestate", "baggage")
+_FRAMING: Final = frozenset(
+    ("host", "content-length", "transfer-encoding", "connection", "content-type")
+)
 _OWN_NAMES: Final = frozenset(("content-type", *_TRACE_NAMES))
 
 
@@ -72,7 +75,11 @@ class RequestEncoder:
         headers_always: bool = False,
         static_headers: Sequence[tuple[str, str]] = (),
     ) -> None:
+        """Raise ValueError for what cannot be part of a request."""
         self._path_template = path_template
+        for name, _ in static_headers:
+            if name.lower() in _FRAMING:
+                raise ValueError(f"{name!r} is the sidecar's own header")
         self._fixed = _line("Host", host) + b"".join(_line(*pair) for pair in static_headers)
         self._type_line = _line("Content-Type", default_content_type)
         self._max_header_bytes = max_header_bytes

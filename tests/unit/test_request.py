@@ -263,6 +263,12 @@ def test_static_headers_must_be_legal(pair: tuple[str, str]) -> None:
         encoder(static_headers=[pair])
 
 
+@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "HOST", "Connection"])
+def test_static_headers_do_not_frame(name: str) -> None:
+    with pytest.raises(ValueError, match="the sidecar's own header"):
+        encoder(static_headers=[(name, "1")])
+
+
 def test_a_head_above_the_limit_is_unsendable() -> None:
     exact = len(encoder().encode(record(key=b"k"), 1))
     assert len(encoder(max_header_bytes=exact).encode(record(key=b"k"), 1)) == exact
