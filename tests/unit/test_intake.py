@@ -191,6 +191,18 @@ def test_it_goes_on_once_half_of_the_places_are_free() -> None:
     assert not rig.intake.should_resume_all(), "told once"
 
 
+def test_half_of_the_bytes_must_be_free_as_well() -> None:
+    """A single large record may hold them."""
+    rig = Rig({0: 100}, threshold=10, threshold_bytes=1_000)
+    rig.places.taken, rig.places.taken_bytes = 1, 1_000
+    rig.run(2.0, 0.0)
+    assert rig.intake.all_paused
+    rig.places.freed_bytes = 499
+    assert not rig.intake.should_resume_all()
+    rig.places.freed_bytes = 500
+    assert rig.intake.should_resume_all()
+
+
 def test_after_a_full_pause_the_second_is_counted_anew() -> None:
     rig = Rig({0: 100}, threshold=10)
     rig.run(2.0, 0.0)
