@@ -104,6 +104,11 @@ class AdminServer:
             if self._failed is not None:
                 self._failed(error)
         finally:
+            # Cancelled without a stop, uvicorn leaves all open, and uvloop cannot close then.
+            for listener in getattr(server, "servers", ()):
+                listener.close()
+            for connection in list(server.server_state.connections):
+                connection.transport.close()
             server.listening.set()  # whoever waits for it must not wait for ever
 
     def _listen_unix(self) -> UnixListener | None:
