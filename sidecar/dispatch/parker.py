@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from sidecar.core.classify import describe
 from sidecar.core.ledger import InFlight
 from sidecar.core.retry import RetrySchedule
-from sidecar.model import Answer, Result
+from sidecar.model import Answer, Assignment, Result
 from sidecar.ports import Parking, Scheduler, Story, Timer
 
 log = logging.getLogger(__name__)
@@ -69,13 +69,19 @@ class Parker:
         )
         self._write(entry, story, 1)
 
+    def discard(self, assignment: Assignment) -> list[InFlight]:
+        """Forget what is not confirmed of one assignment: its next owner parks it."""
+        return self._forget([e for e in self._entries if e.record.assignment is assignment])
+
     def give_up(self) -> list[InFlight]:
         """Forget everything that is not confirmed."""
-        entries = list(self._entries)
-        for timer in self._entries.values():
+        return self._forget(list(self._entries))
+
+    def _forget(self, entries: list[InFlight]) -> list[InFlight]:
+        for entry in entries:
+            timer = self._entries.pop(entry)
             if timer is not None:
                 timer.cancel()
-        self._entries.clear()
         return entries
 
     def _write(self, entry: InFlight, story: Story, tries: int) -> None:

@@ -105,6 +105,21 @@ def test_what_is_given_up_is_forgotten_even_if_its_confirmation_still_comes(wait
     assert (rig.parked, rig.topic.writes) == ([], 2)
 
 
+def test_of_a_partition_that_left_nothing_is_written_any_more() -> None:
+    """Else its records would hold their places for as long as the topic refuses writes."""
+    rig = Rig()
+    rig.topic.error = "refused"
+    left = [rig.park(1), rig.park(2)]
+    gone, rig.owner = rig.owner, assignment(1)
+    kept = rig.park(7)
+    rig.scheduler.advance(2.0)
+    assert rig.parker.discard(gone) == left
+    assert rig.parker.discard(gone) == []
+    rig.topic.error = None
+    rig.scheduler.advance(60.0)
+    assert (rig.parked, len(rig.parker)) == ([kept], 0)
+
+
 def test_the_story_tells_why_how_often_and_when() -> None:
     rig = Rig()
     entry = in_flight(rig.owner, 7)
