@@ -12,6 +12,7 @@ from tests.contract.delivery.ways import (
     Way,
     a_record,
     answer,
+    answering,
     play,
     probed,
     unanswered,
@@ -65,6 +66,25 @@ def test_abort_in_any_turn_of_connecting_tells_the_truth(way: Way) -> None:
         assert not arrived & set(certain)
 
     play(way, script, act)
+
+
+def test_a_refusal_after_abort_is_told_to_nobody(way: Way) -> None:
+    async def main() -> None:
+        async with way.stage(answering()) as stage:
+            port = stage.app.port
+        delivery = way.delivery(port)
+        told = Stage(stage.app, delivery).slot()
+        given_up = Stage(stage.app, delivery).slot()
+        unheard = given_up.send()
+        await asyncio.sleep(0)
+        given_up.slot.abort()
+        # Begun later, on the same way: when it was refused, the other was as well.
+        await told.send()
+        await told.send()
+        await unanswered(unheard)
+        await delivery.close()
+
+    way.run(main)
 
 
 def test_abort_while_the_body_is_written(way: Way) -> None:
