@@ -28,7 +28,7 @@ from sidecar.ports import Committed, Message, SourceListener, Story
 from sidecar.settings import DeadLetterSettings, RouteSettings
 from tests.fakes.application import Behaviour, FakeApp, FakeDelivery, Reply, Request, answer
 from tests.fakes.broker import FakeBroker, FakeSource, Protocol
-from tests.fakes.clock import SimulatedScheduler, SimulatedTimer
+from tests.fakes.clock import SimulatedScheduler
 from tests.fakes.judge import Broken, Judge
 from tests.fakes.parking import Done, FakeParking
 
@@ -43,39 +43,68 @@ class Crashed(BaseException):
     """Unwinds the fetch thread of a member that is no more."""
 
 
+class MemberTimer:
+    """A callback of one process. It is run when it is due, or when the loop is free again."""
+
+    __slots__ = ("_callback", "_clock", "cancelled")
+
+    def __init__(self, clock: MemberClock, callback: Callable[[], object]) -> None:
+        self._clock = clock
+        self._callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def due(self) -> None:
+        if self._clock.stalled:
+            self._clock.overdue.append(self)
+        elif self._clock.alive and not self.cancelled:
+            self._callback()
+
+
 class MemberClock:
-    """ports.Scheduler for one process: its callbacks die with it."""
+    """ports.Scheduler for one process: its callbacks die with it, and wait while it is stalled."""
 
     def __init__(self, scheduler: SimulatedScheduler) -> None:
         self._scheduler = scheduler
         self.alive = True
+        self.stalled = False
+        self.overdue: list[MemberTimer] = []
 
     def time(self) -> float:
         return self._scheduler.time()
 
-    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> SimulatedTimer:
-        return self._scheduler.call_at(when, self._run, callback, args)
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> MemberTimer:
+        timer = MemberTimer(self, lambda: callback(*args))
+        self._scheduler.call_at(when, timer.due)
+        return timer
 
-    def call_later(
-        self, delay: float, callback: Callable[..., object], *args: Any
-    ) -> SimulatedTimer:
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> MemberTimer:
         return self.call_at(self.time() + delay, callback, *args)
 
-    def call_soon(self, callback: Callable[..., object], *args: Any) -> SimulatedTimer:
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> MemberTimer:
         return self.call_at(self.time(), callback, *args)
 
-    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> SimulatedTimer:
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> MemberTimer:
         return self.call_at(self.time(), callback, *args)
+
+    def stall(self, seconds: float) -> None:
+        """The loop is busy with something else; the fetch thread is not."""
+        self.stalled = True
+        self._scheduler.call_later(seconds, self.go_on)
+
+    def go_on(self) -> None:
+        self.stalled = False
+        overdue, self.overdue = self.overdue, []
+        for timer in overdue:
+            timer.due()
 
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> None:
         """On the fetch thread: let the world go on."""
         self._scheduler.wait_for(lambda: condition() or not self.alive, timeout)
         if not self.alive:
             raise Crashed
-
-    def _run(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
-        if self.alive:
-            callback(*args)
 
 
 class SimulatedMailbox:
@@ -172,11 +201,8 @@ class RevocationWatch:
 
     def on_revoke(self, partitions: Sequence[Partition]) -> None:
         member, began = self._member, self._member.clock.time()
-        leaving = {
-            state.assignment
-            for state in member.route.offsets.partitions()
-            if state.assignment.partition in partitions
-        }
+        owned = member.fetcher._owned
+        leaving = {owned[partition] for partition in partitions if partition in owned}
         self._listener.on_revoke(partitions)
         if member.clock.time() - began >= member.world.revoke_seconds * 0.9 or not member.keeps:
             return

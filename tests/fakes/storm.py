@@ -68,6 +68,7 @@ class Storm:
             (self._executors, 4),
             (self._pause, 3),
             (self._new_partition, 1),
+            (self._stall, 4),
         ]
 
     def play(self, scenes: int = 30) -> None:
@@ -221,6 +222,10 @@ class Storm:
     def _pause(self) -> None:
         if member := self._someone():
             self.random.choice((member.route.pause, member.route.resume))()
+
+    def _stall(self) -> None:
+        if member := self._someone():
+            member.clock.stall(self.random.choice((0.01, 0.5, 1.2, 8.0)))
 
     def _new_partition(self) -> None:
         self.world.broker.add_partitions(TOPIC, 1)
