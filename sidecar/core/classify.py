@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import email.utils
-import math
 from datetime import UTC
 from typing import Final, NamedTuple
 
@@ -92,7 +91,7 @@ def retry_after_seconds(value: str | None, now_unix: float, maximum: float) -> f
 
 def _one_retry_after(value: str, now_unix: float, maximum: float) -> float:
     if value.isascii() and value.isdigit():
-        seconds = float(value) if len(value) < 12 else math.inf
+        seconds = float(value)
     else:
         try:
             date = email.utils.parsedate_to_datetime(value)

@@ -113,7 +113,7 @@ class Intake:
         owned = list(assignments)
         self._share = places.in_flight // max(1, len(owned))
         resumed = self._to_resume(paused)
-        if not slow or len(owned) < 2 or self._all_paused or self._plenty:
+        if not slow or self._plenty:
             return [], resumed
         greedy = [a for a in owned if a.in_flight > self._share and a not in paused]
         if len(greedy) + len(paused) - len(resumed) == len(owned):

@@ -93,6 +93,7 @@ class Rig:
             return
         greedy, patient = self.intake.review(self.now, self.owned, self.paused)
         self.paused.difference_update(patient)
+        assert self.paused.isdisjoint(greedy), "paused twice"
         self.paused.update(greedy)
         self.pauses += bool(greedy)
         room = self.intake.room()
@@ -283,6 +284,45 @@ def test_a_partition_is_not_paused_only_to_be_resumed_at_once() -> None:
         rig.free(rig.owned[0])
     greedy, _ = rig.intake.review(rig.now + REVIEW_SECONDS, rig.owned, rig.paused)
     assert greedy == []
+
+
+def reviewed(held: list[int], *, paused: list[int], full: bool = True) -> list[int]:
+    """Whom a review pauses, given what each holds of a hundred places."""
+    rig = Rig(dict.fromkeys(range(len(held)), 1), threshold=100)
+    for owner, count in zip(rig.owned, held, strict=True):
+        for _ in range(count):
+            rig.take(owner)
+    rig.intake.review(rig.now, rig.owned, rig.paused)
+    rig.intake.should_pause_all(0 if full else rig.intake.room(), rig.now)
+    before = {rig.owned[number] for number in paused}
+    greedy, _ = rig.intake.review(rig.now + REVIEW_SECONDS, rig.owned, before)
+    return [owner.number for owner in greedy]
+
+
+def test_only_those_with_more_than_their_share_are_paused() -> None:
+    assert reviewed([60, 30, 10], paused=[]) == [0]
+    assert reviewed([45, 40, 15], paused=[]) == [0, 1]
+    assert reviewed([45, 40, 15], paused=[0]) == [1]
+
+
+def test_there_is_always_one_that_is_not_paused() -> None:
+    assert reviewed([26, 37, 37], paused=[0]) == []
+
+
+def test_nobody_is_paused_where_there_was_room_all_the_time() -> None:
+    assert reviewed([70, 10], paused=[], full=True) == [0]
+    assert reviewed([70, 10], paused=[], full=False) == []
+
+
+def test_each_review_looks_at_its_own_second_only() -> None:
+    rig = Rig({0: 1, 1: 1}, threshold=100)
+    for owner, count in zip(rig.owned, (70, 10), strict=True):
+        for _ in range(count):
+            rig.take(owner)
+    rig.intake.should_pause_all(0, rig.now)
+    for seconds, greedy in enumerate(([rig.owned[0]], [])):
+        now = rig.now + seconds * REVIEW_SECONDS
+        assert rig.intake.review(now, rig.owned, set()) == (greedy, [])
 
 
 def test_a_fast_application_pauses_nobody() -> None:
