@@ -70,6 +70,16 @@ def test_a_failure_is_one_json_line_with_its_traceback() -> None:
     assert "RuntimeError" in json.loads(line)["traceback"]
 
 
+@pytest.mark.parametrize(("level", "lines"), [(logging.WARNING, 1), (logging.ERROR, 2)])
+def test_a_terminal_shows_the_traceback_of_errors_only(level: int, lines: int) -> None:
+    record = entry("it failed")
+    record.levelno = level
+    record.exc_info = (RuntimeError, RuntimeError("why"), None)
+    told = TextFormatter().format(record).splitlines()
+    assert len(told) == lines
+    assert told[0].endswith("it failed  error=RuntimeError: why")
+
+
 @given(st.text(), st.text())
 def test_an_entry_is_one_line_whatever_it_holds(message: str, value: str) -> None:
     record = entry("%s", message, field=value)

@@ -225,6 +225,17 @@ def test_a_reference_that_leads_nowhere_is_told(reference: dict[str, str], said:
     assert str(caught.value) == f"kafka.sasl.password: {said}"
 
 
+def test_an_empty_or_undecodable_secret_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    for content, said in ((b"\n", "is empty"), (b"\xff", "is not UTF-8 text")):
+        file.write_bytes(content)
+        given = tree()
+        given["kafka"]["sasl.password"] = {"file": str(file)}
+        with pytest.raises(ConfigError) as caught:
+            load_settings(None, {}, given)
+        assert str(caught.value) == f"kafka.sasl.password: {file} {said}"
+
+
 def test_a_token_file_is_read_without_its_line_end(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("hush\n", encoding="utf-8")

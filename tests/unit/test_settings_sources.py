@@ -100,6 +100,11 @@ def test_a_whole_list_in_a_variable_replaces_the_files(base: Path) -> None:
     assert [(route.name, route.executors) for route in loaded.routes] == [("c", 5)]
 
 
+def test_one_item_of_a_list_inside_a_list_is_overlaid(base: Path) -> None:
+    loaded = load_settings(base, {"SIDECAR_ROUTES__1__TOPICS__1": "c"})
+    assert [route.topics for route in loaded.routes] == [("a",), ("b", "c")]
+
+
 def test_a_configuration_may_come_from_the_environment_alone() -> None:
     loaded = load_settings(
         None,
