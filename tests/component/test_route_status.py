@@ -1,0 +1,296 @@
+"""What a route says about itself, over a real route with fake edges and a simulated clock."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import pytest
+
+from sidecar.core.commands import Command
+from sidecar.core.places import Places
+from sidecar.dispatch.route import Route
+from sidecar.dispatch.status import (
+    HELD_LONG_SECONDS,
+    TROUBLE_LASTS_SECONDS,
+    Now,
+    executing_records,
+    partition_statuses,
+    route_status,
+)
+from sidecar.model import Answer, Failed, FailureKind, Guarantee, OnExhausted, Start
+from sidecar.settings import DeadLetterSettings, RouteSettings
+from sidecar.status import AppState, Cause, CauseName, RouteState, RouteStatus
+from tests.fakes.clock import SimulatedScheduler
+from tests.fakes.delivery import ManualDelivery
+from tests.fakes.parking import FakeParking
+from tests.fakes.records import assignment, record
+
+UNIX = 1_700_000_000.0
+DOWN = Failed(FailureKind.UNREACHABLE, "connection refused", sent=False)
+
+
+class Commands:
+    """A mailbox that nobody reads."""
+
+    def post(self, command: Command) -> None:
+        pass
+
+    def receive(self, timeout: float) -> Command | None:
+        return None
+
+
+class Rig:
+    """One route; the test is the application, the fetch thread and the clock."""
+
+    def __init__(self, *, executors: int = 2, **settings: Any) -> None:
+        self.scheduler = SimulatedScheduler()
+        self.born = self.scheduler.time()
+        self.delivery = ManualDelivery()
+        self.parking = FakeParking(self.scheduler.call_soon)
+        self.places = Places(100, 10_000)
+        self.orders = assignment()
+        self.route = Route(
+            RouteSettings(
+                topics=("orders",),
+                target="http://127.0.0.1:8080/",
+                executors=executors,
+                dead_letter=DeadLetterSettings(topic="dead"),
+                **settings,
+            ),
+            commit_interval_seconds=1.0,
+            scheduler=self.scheduler,
+            wall_clock=lambda: self.now.wall,
+            random=Random(0),
+            delivery=self.delivery,
+            parking=self.parking,
+            mailbox=Commands(),
+            places=self.places,
+            start_fetching=lambda: None,
+            failed=lambda route, error: None,
+            ended=lambda route, error: None,
+        )
+        self.route.start()
+
+    @property
+    def now(self) -> Now:
+        moment = self.scheduler.time()
+        return Now(moment, UNIX + moment - self.born)
+
+    @property
+    def status(self) -> RouteStatus:
+        return route_status(self.route, self.now)
+
+    @property
+    def causes(self) -> list[CauseName]:
+        return [each.cause for each in self.status.causes]
+
+    @property
+    def cause(self) -> Cause:
+        """The only one."""
+        (cause,) = self.status.causes
+        return cause
+
+    def receive(self, *offsets: int) -> None:
+        records = [record(self.orders, offset, size=10) for offset in offsets]
+        self.places.taken += len(records)
+        self.places.taken_bytes += 10 * len(records)
+        self.orders.fetched += len(records)
+        self.route.received(records)
+
+    def answer(self, offset: int, result: Answer | Failed | None = None) -> None:
+        (slot,) = [
+            each
+            for each in self.delivery.running
+            if each.record is not None and each.record.offset == offset
+        ]
+        slot.answer(result)
+        self.scheduler.advance(0.0)
+
+
+def running(**more: Any) -> Rig:
+    rig = Rig(**more)
+    rig.delivery.answer_probe(None)
+    rig.route.assigned([Start(rig.orders, 0)])
+    return rig
+
+
+def test_numbers_add_up() -> None:
+    rig = running()
+    rig.receive(0, 1, 2, 3, 4)
+    rig.scheduler.advance(1.0)
+    rig.answer(0, Answer(500))
+    rig.answer(1)
+    status = rig.status
+    assert (status.buffered, status.executing, status.delayed) == (1, 2, 1)
+    assert (status.in_flight, status.in_flight_bytes) == (4, 40)
+    assert status.oldest_age_seconds == 1.0
+    assert (status.executors.configured, status.executors.running) == (2, 2)
+    assert (status.exposure.would_lose, status.exposure.would_repeat) == (0, 3)
+    assert (status.counters.received, status.counters.delivered) == (5, 1)
+    assert status.counters.failures == {"status_retry": 1}
+
+
+def test_well_is_told_without_causes() -> None:
+    rig = running()
+    rig.receive(0)
+    status = rig.status
+    assert (status.state, status.availability.state) == (RouteState.RUNNING, AppState.UP)
+    assert status.causes == []
+    rig.answer(0)
+    assert rig.status.oldest_age_seconds is None
+
+
+def test_waiting_for_the_app_is_told_with_its_error() -> None:
+    rig = Rig()
+    rig.delivery.answer_probe("connection refused")
+    rig.scheduler.advance(0.3)
+    assert rig.status.state is RouteState.WAITING
+    assert rig.cause.cause is CauseName.WAITING_FOR_APP
+    assert rig.cause.detail == "connection refused"
+    assert rig.cause.since == datetime.fromtimestamp(UNIX, UTC)
+
+
+def test_held_is_told_since_when() -> None:
+    rig = running()
+    rig.receive(0)
+    rig.scheduler.advance(5.0)
+    rig.answer(0, DOWN)
+    rig.scheduler.advance(0.1)
+    assert rig.cause.cause is CauseName.HELD
+    assert "connection refused" in rig.cause.detail
+    assert rig.cause.since == datetime.fromtimestamp(UNIX + 5, UTC)
+    assert rig.status.availability.state is AppState.HELD
+
+
+def test_busy_executors_are_a_cause_only_when_records_wait() -> None:
+    rig = running()
+    rig.receive(0, 1)
+    assert rig.causes == []
+    rig.receive(2)
+    assert rig.cause.cause is CauseName.EXECUTORS_BUSY
+    assert "1 records wait" in rig.cause.detail
+
+
+def test_no_executors() -> None:
+    rig = running()
+    rig.route.set_executors(0)
+    assert rig.causes == [CauseName.NO_EXECUTORS]
+    assert (rig.status.executors.configured, rig.status.executors.wanted) == (2, 0)
+
+
+def test_paused() -> None:
+    rig = running()
+    rig.route.pause()
+    assert (rig.status.state, rig.causes) == (RouteState.PAUSED, [CauseName.PAUSED])
+    rig.route.resume()
+    assert (rig.status.state, rig.causes) == (RouteState.RUNNING, [])
+
+
+def test_halted_names_the_record() -> None:
+    rig = running(on_exhausted=OnExhausted.HALT)
+    rig.receive(0)
+    rig.answer(0, Answer(422))
+    assert rig.status.state is RouteState.HALTED
+    assert rig.cause.cause is CauseName.HALTED
+    assert "orders/0/0" in rig.cause.detail
+
+
+def test_draining_and_after() -> None:
+    rig = running()
+    rig.receive(0)
+    rig.route.drain()
+    assert (rig.status.state, rig.causes) == (RouteState.DRAINING, [CauseName.DRAINING])
+    rig.answer(0)
+    assert (rig.status.state, rig.causes) == (RouteState.LEAVING, [])
+
+
+def test_failing_dead_letter_writes_are_told_until_one_succeeds() -> None:
+    rig = running()
+    rig.parking.error = "dead: no such topic"
+    rig.receive(0)
+    rig.answer(0, Answer(422))
+    assert rig.cause.cause is CauseName.DEAD_LETTER_WRITES_FAILING
+    assert "no such topic" in rig.cause.detail
+    assert (rig.status.parking, rig.status.delayed) == (1, 1)
+    rig.parking.error = None
+    rig.scheduler.advance(60.0)
+    assert (rig.causes, rig.status.parking) == ([], 0)
+
+
+def test_kafka_trouble_is_told_while_it_is_news() -> None:
+    rig = running()
+    rig.route.fetch_trouble("all brokers are down")
+    rig.scheduler.advance(TROUBLE_LASTS_SECONDS - 1)
+    assert rig.cause.cause is CauseName.KAFKA_TROUBLE
+    assert rig.cause.detail == "all brokers are down"
+    assert rig.cause.since == datetime.fromtimestamp(UNIX, UTC)
+    rig.scheduler.advance(1.0)
+    assert rig.causes == []
+
+
+def test_record_that_holds_the_watermark_is_named() -> None:
+    rig = running(timeout_seconds=60)
+    rig.receive(0, 1, 2)
+    rig.answer(1)
+    rig.answer(2)
+    rig.scheduler.advance(HELD_LONG_SECONDS - 1)
+    assert rig.causes == []
+    rig.scheduler.advance(1.0)
+    assert rig.cause.cause is CauseName.WATERMARK_HELD
+    assert rig.cause.detail.startswith("orders/0/0 ")
+    assert "2 offsets behind it" in rig.cause.detail
+
+
+def test_every_cause_says_what_to_do() -> None:
+    rig = running(timeout_seconds=60)
+    rig.receive(0, 1, 2, 3)
+    rig.answer(1)
+    rig.route.pause()
+    rig.route.fetch_trouble("down")
+    rig.scheduler.advance(HELD_LONG_SECONDS)
+    causes = rig.status.causes
+    assert len({each.cause for each in causes}) == len(causes) == 4
+    for each in causes:
+        assert each.detail
+        assert each.next_step
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_partitions_tell_how_far_they_are(known: bool) -> None:
+    """The end offset and the pause are the fetch thread's to know."""
+    rig = running()
+    rig.receive(0, 1, 2)
+    rig.answer(1)
+    rig.scheduler.advance(2.0)
+    ends = {rig.orders.partition: 12} if known else {}
+    paused = {rig.orders} if known else None
+    (status,) = partition_statuses(rig.route, rig.now, ends, paused)
+    assert (status.committed, status.watermark, status.span, status.outstanding) == (0, 0, 3, 2)
+    assert (status.oldest_offset, status.oldest_age_seconds) == (0, 2.0)
+    assert (status.lag, status.paused) == ((12, True) if known else (None, None))
+
+
+def test_executing_records_come_oldest_first() -> None:
+    rig = running(executors=3, timeout_seconds=60)
+    rig.receive(0)
+    rig.scheduler.advance(1.0)
+    rig.receive(1, 2)
+    rig.scheduler.advance(1.0)
+    found = executing_records(rig.route, rig.now, 2)
+    assert (found[0].offset, found[0].executing_seconds, found[0].attempt) == (0, 2.0, 1)
+    assert [each.age_seconds for each in found] == [2.0, 1.0]
+
+
+@pytest.mark.parametrize("executors", [0, 2])
+def test_at_most_once_tells_the_age_of_what_is_not_committed_yet(executors: int) -> None:
+    """Whether its commit is under way or not."""
+    rig = running(executors=executors, guarantee=Guarantee.AT_MOST_ONCE, loss_budget=100)
+    rig.receive(0, 1)
+    rig.scheduler.advance(3.0)
+    status = rig.status
+    assert (status.buffered, status.executing, status.oldest_age_seconds) == (2, 0, 3.0)
+    assert status.exposure.would_repeat == 0
+    (partition,) = partition_statuses(rig.route, rig.now, {}, None)
+    assert (partition.committed, partition.span) == (0, 2)
