@@ -37,8 +37,7 @@ def fan(**route: Any) -> dict[str, Any]:
 ROUTES: list[tuple[dict[str, Any], str]] = [
     (
         {"guarantee": "at_most_once", "loss_budget": 9, "on_exhausted": "retry_forever"},
-        "on_exhausted: retry_forever would send again what may have been processed, which"
-        " at_most_once promises not to do: choose park or drop",
+        "on_exhausted: retry_forever would send again what may have been processed, which",
     ),
     ({"topics": None}, "topics: is required: a list of topics, or pattern: ^…"),
     ({"pattern": "^a"}, "pattern: is given as well as topics: keep one of them"),
