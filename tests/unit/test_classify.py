@@ -141,6 +141,8 @@ def _time_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         pytest.param("Sun, 06 Nov 1994 03:49:47 -0500", 10.0, id="date with a zone"),
         pytest.param("Sun, 06 Nov 1994 08:49:47 -0000", 10.0, id="date with no known zone"),
         pytest.param("Sun, 06 Nov 1994 08:49:27 GMT", 0.0, id="past"),
+        pytest.param("Sun Nov  6 08:49:27 1994", 0.0, id="past, without a comma"),
+        pytest.param("Sun, 06 Nov 1994 08:49:47 +99999999999999999", 0.0, id="a zone beyond all"),
         pytest.param("Fri, 31 Dec 1999 23:59:59 GMT", LONGEST, id="far future"),
         pytest.param("3, 5", 5.0, id="several seconds"),
         pytest.param("5,3", 5.0, id="several, the longest first"),
