@@ -182,6 +182,7 @@ class Route:
         # It died. What was committed for at_most_once can still be finished; the rest repeats.
         self._fetch_error = error or RuntimeError("the fetch thread ended by itself")
         self._failed(self, self._fetch_error)
+        self._check_drained()  # a commit that was waited for will not be answered any more
 
     def _check_drained(self) -> None:
         if self.phase is not Phase.DRAINING:
@@ -253,7 +254,8 @@ class Route:
         self._pool.kick()
 
     def positions(self, positions: Mapping[Assignment, int]) -> None:
-        self._offsets.positions(positions)
+        if self.phase is Phase.RUNNING:  # else what was received before them was thrown away
+            self._offsets.positions(positions)
 
     def revoke(self, request: int, assignments: Sequence[Assignment], timeout: float) -> None:
         self.counters.rebalances += 1
@@ -332,6 +334,8 @@ class Route:
         for assignment in assignments:
             assignment.live = False
             self._leaving.discard(assignment)
+            if self._keeps:
+                self._leave_all(self._parker.discard(assignment))
 
     # --- dispatch -----------------------------------------------------------------------------
 
@@ -418,7 +422,7 @@ class Route:
         else:
             self._app_answered()
         if not self._keeps and not verdict.unprocessed:
-            self._dispose(entry, result, verdict.reason)
+            self._dispose_for_good(entry, result, verdict.reason)
             return
         match outcome:
             case Outcome.APP_DOWN:
@@ -494,15 +498,12 @@ class Route:
             case OnExhausted.PARK:
                 self._parker.park(entry, result, reason)
             case OnExhausted.DROP:
-                self.counters.dropped += 1
-                log.error("dropped %s: %s", entry.record, describe(result))
-                self._settle(entry)
+                self._drop(entry, result)
             case OnExhausted.HALT:
                 if self._goes_back(entry):
                     self._leave(entry)
                     return
-                self.halted = f"{entry.record}: {describe(result)}"
-                log.error("halted until resumed, %s", self.halted)
+                self._halt(entry, result)
                 entry.attempts = 0
                 self._ready.put_back([entry])
             case OnExhausted.RETRY_FOREVER:
@@ -510,6 +511,24 @@ class Route:
                     self._leave(entry)
                 else:
                     self._delay(entry, self._schedule.backoff_bound(entry.tries))
+
+    def _dispose_for_good(self, entry: InFlight, result: Result, reason: str) -> None:
+        """at_most_once: it may have been processed, so that it is never sent again."""
+        if self._on_exhausted is OnExhausted.PARK:
+            self._parker.park(entry, result, reason)
+            return
+        if self._on_exhausted is OnExhausted.HALT:
+            self._halt(entry, result)
+        self._drop(entry, result)
+
+    def _drop(self, entry: InFlight, result: Result) -> None:
+        self.counters.dropped += 1
+        log.error("dropped %s: %s", entry.record, describe(result))
+        self._settle(entry)
+
+    def _halt(self, entry: InFlight, result: Result) -> None:
+        self.halted = f"{entry.record}: {describe(result)}"
+        log.error("halted until resumed, %s", self.halted)
 
     def _parked(self, entry: InFlight) -> None:
         self.counters.parked += 1

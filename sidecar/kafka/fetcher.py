@@ -270,7 +270,12 @@ class Fetcher:
             applied = current if error is None else ()
             self._tell(self._sink.commit_done, CommitResult(applied, error))
 
-        self._source.commit_later(_by_partition(current), done)
+        try:
+            self._source.commit_later(_by_partition(current), done)
+        except FatalSource:
+            raise
+        except SourceError as problem:
+            done(problem)
 
     def _commit_now(self, positions: Iterable[Position]) -> None:
         current = self._current(positions)
@@ -396,6 +401,8 @@ class Fetcher:
         self._tell(self._sink.lost, [assignment])
         start = Start(self._adopt(partition, offset), offset, committed=False)
         self._source.seek(partition, offset)
+        if not self._intake.all_paused:
+            self._source.resume([partition])  # the old epoch may have been paused for its greed
         self._tell(self._sink.assigned, [start])
 
     def _adopt(self, partition: Partition, offset: int) -> Assignment:
