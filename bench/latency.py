@@ -12,7 +12,8 @@ from typing import Any
 
 from tests.rig.journal import Journal
 from tests.rig.kafka import KafkaCluster
-from tests.rig.processes import Scene, config, route, until
+from tests.rig.processes import Scene, config, route
+from tests.rig.waiting import eventually
 
 PARTITIONS = 6
 
@@ -52,9 +53,13 @@ def _open_loop(kafka: KafkaCluster, seconds: float, slow_every: int) -> dict[str
             slow_ms=10_000,
         )
         assert load.wait(seconds + 60) == 0, "the load was not confirmed"
-        until(lambda: len(_refreshed(journal).answered) >= count, "all records answered", 60)
+        eventually(
+            lambda: len(_refreshed(journal).answered) >= count, "all records answered", within=60
+        )
         cpu = sidecar.cpu_seconds() - before
-        until(lambda: not any(kafka.lag(group, topic).values()), "the group is at the end", 30)
+        eventually(
+            lambda: not any(kafka.lag(group, topic).values()), "the group is at the end", within=30
+        )
         fast = [n for n in range(count) if not slow_every or n % slow_every != slow_every - 1]
         verdict = journal.judge(range(count))
         code = sidecar.stop()
@@ -107,7 +112,11 @@ def _isolation(kafka: KafkaCluster, seconds: float, hangs: bool, run: int) -> di
             loads.append(scene.load(kafka.bootstrap_servers, names[0], **options))
         for load in loads:
             assert load.wait(seconds + 60) == 0, "the load was not confirmed"
-        until(lambda: len(_refreshed(journals[1]).answered) >= count, "all records answered", 30)
+        eventually(
+            lambda: len(_refreshed(journals[1]).answered) >= count,
+            "all records answered",
+            within=30,
+        )
         journals[0].refresh()
         row = {
             "beside": f"a hanging route ({len(journals[0].arrivals)} arrived)"
@@ -126,7 +135,7 @@ def _warm_up(scene: Scene, kafka: KafkaCluster, topic: str, journal: Journal) ->
     """Records that are not counted: the group is joined and every connection was used."""
     options = {"partitions": PARTITIONS, "first": 10_000_000, "count": 600, "rate": 500.0}
     assert scene.load(kafka.bootstrap_servers, topic, delay_ms=20, **options).wait(60) == 0
-    until(lambda: len(_refreshed(journal).answered) >= 600, "warmed up", 60)
+    eventually(lambda: len(_refreshed(journal).answered) >= 600, "warmed up", within=60)
     journal.answered.clear()
 
 

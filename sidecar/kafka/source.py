@@ -18,6 +18,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -51,11 +52,15 @@ from sidecar.kafka.offsets import (
     text,
     with_offsets,
 )
-from sidecar.kafka.topic_ids import TopicIds
+from sidecar.kafka.topics import Topics
 from sidecar.model import Partition
 from sidecar.ports import Committed, Message, SourceListener
 
 _Done = Callable[[Exception | None], None]
+
+_client_log = logging.getLogger("sidecar.kafka.client")  # what librdkafka itself says
+
+GIVE_UP_SECONDS: Final = 3.0
 
 
 class KafkaSource:
@@ -73,7 +78,7 @@ class KafkaSource:
         topic_ids: bool = True,
     ) -> None:
         self._config: Final = dict(config)
-        self._topic_ids: Final = TopicIds(config) if topic_ids else None
+        self._topics: Final = Topics(config, with_ids=topic_ids)
         self._subscription: Final = [*(topics or ()), *([pattern] if pattern else [])]
         self._cooperative: Final = _is_cooperative(config)
         self._listener: SourceListener
@@ -99,7 +104,7 @@ class KafkaSource:
         self._listener = listener
         callbacks = {"error_cb": self._on_client_error, "on_commit": self._on_commit}
         try:
-            self._consumer = Consumer({**self._config, **callbacks})
+            self._consumer = Consumer({**self._config, **callbacks}, logger=_client_log)
             self._consumer.subscribe(
                 self._subscription,
                 on_assign=self._on_assign,
@@ -126,6 +131,10 @@ class KafkaSource:
     def close(self) -> None:
         """Leave the group.
 
+        First the partitions are given up by unsubscribing and polling: closing while there are
+        any, soon after a rebalance, now and then hangs in librdkafka for ever and with it, as the
+        interpreter's lock is held, the whole process (librdkafka issues 4041 and 4527).
+
         No time limit can be given to librdkafka here. A coordinator that refuses connections
         costs about session.timeout.ms; one that is silent (frozen, cut off) several times
         socket.timeout.ms. Whoever must end sooner has to end the process without this thread.
@@ -134,6 +143,7 @@ class KafkaSource:
             return
         self._closing = True
         try:
+            self._give_all_up()
             self._consumer.close()
         except KafkaException as error:
             self._trouble(describe(kafka_error(error)))
@@ -143,6 +153,12 @@ class KafkaSource:
                 self._guard(done, CommitUnknown("closed before the broker answered"))
         if self._raised is not None and not isinstance(self._raised, FatalSource):
             self._raise()
+
+    def _give_all_up(self) -> None:
+        self._consumer.unsubscribe()
+        deadline = time.monotonic() + GIVE_UP_SECONDS
+        while self._assigned and self._fatal is None and time.monotonic() < deadline:
+            self._consumer.poll(0.05)  # for its callbacks; a message is for the next owner
 
     # --- messages -----------------------------------------------------------------------------
 
@@ -294,15 +310,14 @@ class KafkaSource:
 
     def group_knows(self, topic: str, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
-        known = self._call(self._consumer.list_topics, topic, timeout).topics.get(topic)
-        if known is None or not known.partitions:
+        partitions = self._topics.partitions(topic, timeout)
+        if not partitions:
             return False
-        left = max(deadline - time.monotonic(), 0.01)
-        committed = self.committed([Partition(topic, number) for number in known.partitions], left)
+        committed = self.committed(partitions, max(deadline - time.monotonic(), 0.01))
         return any(each.offset is not None for each in committed.values())
 
     def topic_id(self, topic: str, timeout: float) -> str:
-        return "" if self._topic_ids is None else self._topic_ids.ask(topic, timeout)
+        return self._topics.topic_id(topic, timeout)
 
     # --- commits ------------------------------------------------------------------------------
 

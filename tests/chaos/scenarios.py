@@ -14,7 +14,8 @@ from confluent_kafka import KafkaException
 from tests.rig.journal import Journal
 from tests.rig.kafka import KafkaCluster
 from tests.rig.operations import KafkaOperations
-from tests.rig.processes import Scene, Sidecar, config, route, until
+from tests.rig.processes import Scene, Sidecar, config, route
+from tests.rig.waiting import eventually
 
 PARTITIONS = 6
 BUDGET = 200
@@ -90,14 +91,16 @@ def kill(
             )
             numbers = range(produced, produced + 3000)
             produced = numbers.stop
-            until(partial(_has_seen, journal, numbers, 1), "the first record of the round", 60)
+            eventually(
+                partial(_has_seen, journal, numbers, 1), "the first record of the round", within=60
+            )
             time.sleep(chance.uniform(0, 1.2))
             sidecar.kill()
             sidecar = scene.sidecar(what, f"{name}-{number + 1}")
             assert load.wait(60) == 0, "the load was not confirmed"
-            until(partial(_drained, kafka, group, topic), "the group is at the end", 60)
+            eventually(partial(_drained, kafka, group, topic), "the group is at the end", within=60)
             if guarantee == "at_least_once":
-                until(partial(_has_seen, journal, numbers), "all records seen", 30)
+                eventually(partial(_has_seen, journal, numbers), "all records seen", within=30)
             else:
                 time.sleep(0.5)  # what is committed may still be executing
             journal.refresh()
@@ -151,7 +154,7 @@ def members(
             slow_every=200,
             slow_ms=1500,
         )
-        until(partial(_flows, journal, 0), "every partition flows", 60)
+        eventually(partial(_flows, journal, 0), "every partition flows", within=60)
         for number in range(first, last):
             chance = random.Random(f"{seed} {number}")
             time.sleep(chance.uniform(0.1, 1.0))
@@ -169,15 +172,15 @@ def members(
                 second = None
             changed = time.monotonic()
             newer = max(journal.arrivals, default=0) + int(rate * 2)
-            until(partial(_flows, journal, newer), "every partition flows again", 30)
+            eventually(partial(_flows, journal, newer), "every partition flows again", within=30)
             stall = time.monotonic() - changed
             figures = {"change": change, "flows_again_s": round(stall, 1), "exit": code}
             yield Line(name, number, code == 0, figures)
         load.terminate()
         assert load.stdout is not None
         confirmed = int(load.stdout.read().split()[1])
-        until(partial(_drained, kafka, group, topic), "the group is at the end", 60)
-        until(partial(_has_seen, journal, range(confirmed)), "all records seen", 30)
+        eventually(partial(_drained, kafka, group, topic), "the group is at the end", within=60)
+        eventually(partial(_has_seen, journal, range(confirmed)), "all records seen", within=30)
         verdict = journal.judge(range(confirmed))
         figures = {"lost": verdict.lost, "repeated": verdict.repeats, "records": confirmed}
         yield Line(name, last, verdict.lost == 0, figures)
@@ -217,7 +220,7 @@ def broker(
                 rate=400,
                 delay_ms=5,
             )
-            until(partial(_flows, journal, 2000), "it flows", 60)
+            eventually(partial(_flows, journal, 2000), "it flows", within=60)
             if kind == "stopped":
                 kafka.node(1).terminate()
                 time.sleep(30)
@@ -227,11 +230,11 @@ def broker(
             kafka.heal()
             healed = time.monotonic()
             newer = max(journal.arrivals) + 500
-            until(partial(_flows, journal, newer), "it flows again", 90)
+            eventually(partial(_flows, journal, newer), "it flows again", within=90)
             back = time.monotonic() - healed
             assert load.wait(120) == 0, "the load was not confirmed"
-            until(partial(_has_seen, journal, range(count)), "all records seen", 60)
-            until(partial(_drained, kafka, group, topic), "the group is at the end", 60)
+            eventually(partial(_has_seen, journal, range(count)), "all records seen", within=60)
+            eventually(partial(_drained, kafka, group, topic), "the group is at the end", within=60)
             verdict = journal.judge(range(count))
             same_process = sidecar.process.poll() is None
             code = sidecar.stop()

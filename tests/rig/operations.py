@@ -18,11 +18,14 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from tests.rig.waiting import eventually
 
 _TIMEOUT = 30.0
+
+# A leader that was just elected, or is not known yet where it was asked.
+_MOVING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -172,8 +175,17 @@ class KafkaOperations:
 
     def _list_offsets(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
         wanted = {TopicPartition(topic, number): spec for number in self._leaders(topic)}
-        found = self.admin.list_offsets(wanted, request_timeout=_TIMEOUT)
-        return {partition.partition: _result(future).offset for partition, future in found.items()}
+
+        def found() -> dict[int, int] | None:
+            answers = self.admin.list_offsets(wanted, request_timeout=_TIMEOUT)
+            try:
+                return {each.partition: _result(answer).offset for each, answer in answers.items()}
+            except KafkaException as error:
+                if error.args[0].retriable() or error.args[0].code() in _MOVING:
+                    return None
+                raise
+
+        return eventually(found, f"the offsets of {topic}") or {}
 
     def commits(self, group: str, topic: str) -> dict[int, Commit]:
         """What the group has committed; partitions without a commit are absent."""
@@ -240,6 +252,33 @@ class KafkaOperations:
         if errors or left:
             raise KafkaException(errors[0] if errors else KafkaError(KafkaError._TIMED_OUT))
         return confirmed
+
+    def produce_transaction(
+        self, topic: str, values: Iterable[bytes], *, partition: int = 0, abort: bool = False
+    ) -> None:
+        """Write the values in one transaction, and wait until its marker is in the log."""
+        producer = Producer(self.client_config(**{"transactional.id": uuid.uuid4().hex}))
+        producer.init_transactions(_TIMEOUT)
+        producer.begin_transaction()
+        before = self.end_offsets(topic)[partition]
+        count = 0
+        for value in values:
+            producer.produce(topic, value, partition=partition)
+            count += 1
+        producer.flush(_TIMEOUT)
+        if abort:
+            producer.abort_transaction(_TIMEOUT)
+        else:
+            producer.commit_transaction(_TIMEOUT)
+        # The broker answers first and writes the marker then.
+        eventually(
+            lambda: self.end_offsets(topic)[partition] == before + count + 1, "the marker is there"
+        )
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Let the topic have so many partitions, and wait until each has a leader."""
+        _result(self.admin.create_partitions([NewPartitions(topic, total)])[topic])
+        eventually(lambda: len(self._leaders(topic)) == total, f"{topic} has more partitions")
 
     def read(self, topic: str, *, isolation: str = "read_committed") -> list[Message]:
         """Every record that is in the topic now, from its beginning, without a group."""

@@ -7,9 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,15 +16,6 @@ from typing import Any, Self
 import yaml
 
 from tests.rig.ports import free_ports
-
-
-def until(condition: Callable[[], bool], what: str, within: float) -> None:
-    """Look until it holds. Raises TimeoutError that says what was waited for."""
-    deadline = time.monotonic() + within
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {within:g} s: {what}")
-        time.sleep(0.05)
 
 
 class Sidecar:
