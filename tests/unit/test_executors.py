@@ -180,11 +180,11 @@ def test_two_hundred_random_resizes_under_load_keep_the_counts_true() -> None:
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_the_count_may_change_while_a_result_is_taken_in(count: int) -> None:
     """The executor whose result it is counts as neither busy nor idle then."""
-    rig = Rig(3)
 
     class Resizing(Rig):
         def note(self, entry: InFlight, result: Result) -> None:
             super().note(entry, result)
+            assert self.pool.busy == len(self.executing) == 2
             self.pool.resize(count)
             self.pool.kick()
 
@@ -248,7 +248,6 @@ def test_every_attempt_ends_at_its_deadline_at_the_latest(
     gaps: list[float], timeout: float, answers: list[float | None]
 ) -> None:
     """At most one tick later, never before, with one timer for all."""
-    rig = Rig(50, timeout)
     lasted: dict[int, tuple[float, bool]] = {}
     began: dict[int, float] = {}
 
