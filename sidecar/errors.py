@@ -6,6 +6,8 @@
         ├── CommitFailed   the broker refused a commit: nothing was committed
         ├── CommitUnknown  no answer to a commit: it may or may not have been applied
         └── FatalSource    the client is dead and will not recover      (exit code 1)
+
+A SourceError that is none of the three is passing trouble: the same call may work later.
 """
 
 from __future__ import annotations

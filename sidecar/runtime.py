@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import logging
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from random import Random
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from sidecar import __version__
 from sidecar.admin.server import Address, AdminServer
 from sidecar.core.kafka_rules import OffsetReset
 from sidecar.core.places import Places
-from sidecar.delivery import open_delivery
+from sidecar.delivery import TlsOptions, open_delivery
 from sidecar.dispatch.route import Phase, Route
 from sidecar.errors import ConfigError, SidecarError
 from sidecar.kafka.client_config import consumer_config, producer_config
@@ -48,6 +49,7 @@ EXIT_USAGE: Final = 2
 CUT_RESERVE: Final = 0.1  # of drain_seconds, at most a second: for the last commit
 CUT_LEAVE_SECONDS: Final = 2.0  # after a second signal: for the last commit
 CLOSE_SECONDS: Final = 1.0
+WATCHDOG_SECONDS: Final = 3.0  # beyond drain_seconds
 LOST_NAMED: Final = 1000
 
 
@@ -109,8 +111,9 @@ class Runtime:
             for route in self.routes:
                 route.start()
         await self._stopping.wait()
-        await self._drain()
-        await self._close()
+        with _watchdog(self.settings.drain_seconds + WATCHDOG_SECONDS):
+            await self._drain()
+            await self._close()
         return self._report()
 
     def stop(self, reason: str) -> None:
@@ -222,7 +225,9 @@ class Runtime:
             headers_always=route_settings.headers_always,
             idle_seconds=route_settings.idle_connection_seconds,
             health=settings.app.health,
-            connections=route_settings.executors,
+            connections=max(1, route_settings.executors),
+            tls=None if route_settings.tls is None else TlsOptions(**dict(route_settings.tls)),
+            http2=route_settings.http2,
             probe_seconds=route_settings.timeout_seconds,
         )
         parking = self._parking(route_settings)
@@ -269,6 +274,20 @@ class Runtime:
             self.settings.group_of(route_settings),
             self._tell,
         )
+
+
+@contextlib.contextmanager
+def _watchdog(seconds: float) -> Iterator[None]:
+    """End the process from outside of the interpreter if the body takes longer.
+
+    A client library that hangs while it holds the interpreter's lock stops every thread, so
+    nothing written in Python could end it. The stacks of all threads go to standard error.
+    """
+    faulthandler.dump_traceback_later(seconds, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def run(settings: Settings) -> int:
