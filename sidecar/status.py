@@ -79,6 +79,8 @@ class ExposureStatus:
 
 @dataclass(frozen=True, slots=True)
 class AvailabilityStatus:
+    """What is known of the application, and since when."""
+
     state: AppState
     since: datetime
     last_error: str

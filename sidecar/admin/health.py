@@ -16,11 +16,15 @@ LONGEST_WAIT_SECONDS = 3600
 
 @dataclass(frozen=True, slots=True)
 class Health:
+    """Answered with 200; anything else is a problem."""
+
     status: str
 
 
 @dataclass(frozen=True, slots=True)
 class Drained:
+    """drained is false when the time was over first."""
+
     drained: bool
 
 

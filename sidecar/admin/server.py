@@ -88,7 +88,7 @@ class AdminServer:
     async def stop(self) -> None:
         if self._task is None or self._server is None:
             return
-        self._server.should_exit = True
+        self._server.stop()
         _, late = await asyncio.wait([self._task], timeout=STOP_SECONDS)
         if late:
             self._task.cancel()
