@@ -71,7 +71,7 @@ class FakeApp:
         self.watch: Final = watch
         self.up = True
         self.requests: list[Request] = []
-        self.executing: set[FakeSlot] = set()
+        self.executing: dict[FakeSlot, None] = {}  # in the order of their requests
 
 
 class FakeSlot:
@@ -93,7 +93,7 @@ class FakeSlot:
         assert self._running is None, "two requests at once"
         self._running = (record, attempt, done)
         self._sent_at = app.scheduler.time()
-        app.executing.add(self)
+        app.executing[self] = None
         app.watch.sent(app.member, record, attempt)
         if not app.up:
             refused = Failed(FailureKind.UNREACHABLE, "connection refused", sent=False)
@@ -111,6 +111,11 @@ class FakeSlot:
         seconds, result = app.behaviour(request)
         if result is not None:
             self._timer = app.scheduler.call_later(seconds, self._answer, result)
+
+    def reply(self, result: Result | None) -> None:
+        """Answer a request that hangs."""
+        assert result is not None
+        self._answer(result)
 
     def abort(self) -> bool:
         assert self._running is not None, "nothing to abort"
@@ -134,7 +139,7 @@ class FakeSlot:
 
     def _end(self) -> None:
         self._running = self._timer = None
-        self._app.executing.discard(self)
+        del self._app.executing[self]
 
 
 class FakeDelivery:

@@ -204,7 +204,7 @@ class RevocationWatch:
         owned = member.fetcher._owned
         leaving = {owned[partition] for partition in partitions if partition in owned}
         self._listener.on_revoke(partitions)
-        if member.clock.time() - began >= member.world.revoke_seconds * 0.9 or not member.keeps:
+        if member.clock.time() - began > member.world.revoke_seconds * 0.899 or not member.keeps:
             return
         for slot in member.app.executing:
             if slot.record.assignment in leaving:
@@ -297,9 +297,8 @@ class Member:
             self._session_ends()
 
     def check(self) -> None:
-        places, offsets = self.places, self.route.offsets
-        if isinstance(offsets, AtMostOnce):
-            self.world.judge.perhaps_lost[self.name] = offsets.maybe_lost
+        places = self.places
+        self.tell_lost()
         if not 0 <= places.in_flight <= places.threshold:
             raise Broken(f"{self.name} has {places.in_flight} records in flight")
         if places.in_flight_bytes < 0:
@@ -307,6 +306,11 @@ class Member:
         pool = self.route.executors
         if len(self.app.executing) != pool.busy:
             raise Broken(f"{pool.busy} busy executors, {len(self.app.executing)} requests")
+
+    def tell_lost(self) -> None:
+        offsets = self.route.offsets
+        if isinstance(offsets, AtMostOnce):
+            self.world.judge.perhaps_lost[self.name] = offsets.maybe_lost
 
     def _start_fetching(self) -> None:
         self.fetching = True
@@ -407,8 +411,11 @@ class World:
 
     def produce(self, count: int, partition: int = 0) -> None:
         for _ in range(count):
-            log = self.broker.topics[TOPIC].logs[partition]
-            self.broker.produce(TOPIC, partition, b"%d" % log.end)
+            self.broker.produce(TOPIC, partition, b"%d" % self.end(partition))
+
+    def end(self, partition: int = 0) -> int:
+        """The end offset of the partition."""
+        return self.broker.topics[TOPIC].logs[partition].end
 
     # --- time ---------------------------------------------------------------------------------
 

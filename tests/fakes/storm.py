@@ -115,6 +115,8 @@ class Storm:
 
     def _judge_the_lost(self) -> None:
         judge = self.world.judge
+        for member in self.world.members:
+            member.tell_lost()
         told: set[Coordinates] = {
             (record.assignment.partition, record.offset)
             for member in self.world.members
