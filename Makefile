@@ -17,7 +17,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(STAMP) ## Run everything in one process: broker, toy application, load, dashboard
+demo: $(STAMP) ## Run everything in one process: broker, toy application, load
 	$(BIN)/sidecar demo
 
 .PHONY: check

@@ -6,7 +6,7 @@ Owner: one route, on the loop. One timer stands at the earliest due time.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from sidecar.core.ledger import InFlight
@@ -44,9 +44,9 @@ class Delays:
         heapq.heappush(self._heap, (when, self._number, entry))
         self._arm()
 
-    def discard(self, assignment: Assignment) -> list[InFlight]:
-        """Remove everything of one assignment."""
-        return self._remove(lambda entry: entry.record.assignment is assignment)
+    def discard(self, assignments: Collection[Assignment]) -> list[InFlight]:
+        """Remove everything of these assignments, in one pass."""
+        return self._remove(lambda entry: entry.record.assignment in assignments)
 
     def discard_all(self) -> list[InFlight]:
         return self._remove(lambda entry: True)

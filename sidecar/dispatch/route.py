@@ -312,8 +312,7 @@ class Route:
         """Give back what was not started: the next owner has it."""
         entries = self._offsets.withdraw(assignments)
         if self._keeps:
-            for assignment in assignments:
-                entries += self._delays.discard(assignment)
+            entries += self._delays.discard(frozenset(assignments))
         self._leave_all(entries)
 
     def _answer_revocation(self, revocation: _Revocation) -> None:
@@ -422,7 +421,7 @@ class Route:
         else:
             self._app_answered()
         if not self._keeps and not verdict.unprocessed:
-            self._dispose_for_good(entry, result, verdict.reason)
+            self._dispose(entry, result, verdict.reason)
             return
         match outcome:
             case Outcome.APP_DOWN:
@@ -498,12 +497,15 @@ class Route:
             case OnExhausted.PARK:
                 self._parker.park(entry, result, reason)
             case OnExhausted.DROP:
-                self._drop(entry, result)
+                self.counters.dropped += 1
+                log.error("dropped %s: %s", entry.record, describe(result))
+                self._settle(entry)
             case OnExhausted.HALT:
                 if self._goes_back(entry):
                     self._leave(entry)
                     return
-                self._halt(entry, result)
+                self.halted = f"{entry.record}: {describe(result)}"
+                log.error("halted until resumed, %s", self.halted)
                 entry.attempts = 0
                 self._ready.put_back([entry])
             case OnExhausted.RETRY_FOREVER:
@@ -511,24 +513,6 @@ class Route:
                     self._leave(entry)
                 else:
                     self._delay(entry, self._schedule.backoff_bound(entry.tries))
-
-    def _dispose_for_good(self, entry: InFlight, result: Result, reason: str) -> None:
-        """at_most_once: it may have been processed, so that it is never sent again."""
-        if self._on_exhausted is OnExhausted.PARK:
-            self._parker.park(entry, result, reason)
-            return
-        if self._on_exhausted is OnExhausted.HALT:
-            self._halt(entry, result)
-        self._drop(entry, result)
-
-    def _drop(self, entry: InFlight, result: Result) -> None:
-        self.counters.dropped += 1
-        log.error("dropped %s: %s", entry.record, describe(result))
-        self._settle(entry)
-
-    def _halt(self, entry: InFlight, result: Result) -> None:
-        self.halted = f"{entry.record}: {describe(result)}"
-        log.error("halted until resumed, %s", self.halted)
 
     def _parked(self, entry: InFlight) -> None:
         self.counters.parked += 1

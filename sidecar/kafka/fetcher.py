@@ -33,6 +33,7 @@ POLL_SECONDS: Final = 0.05
 ROOM_WAIT_SECONDS: Final = 0.01
 REPORT_SECONDS: Final = 1.0
 REQUEST_SECONDS: Final = 5.0
+HINT_SECONDS: Final = 1.0  # for what everything works without
 RESOLVE_SECONDS: Final = 15.0
 REVOKE_GRACE_SECONDS: Final = 1.0
 
@@ -463,7 +464,7 @@ class Fetcher:
         ids: dict[str, str] = {}
         if not self._clears:
             for topic in {partition.topic for partition in partitions}:
-                ids[topic] = self._source.topic_id(topic, REQUEST_SECONDS)
+                ids[topic] = self._source.topic_id(topic, HINT_SECONDS)
         return [
             Start(self._adopt(p, offset), offset, is_committed, metadata, ids.get(p.topic, ""))
             for p, (offset, is_committed, metadata) in found.items()
