@@ -16,9 +16,7 @@ PATIENT: Final = 1000.0  # a deadline that no test waits for
 
 def test_a_later_success_commits_nothing_past_an_open_record() -> None:
     """OFF-1: the open record comes again after a crash."""
-    world = World(
-        timeout_seconds=PATIENT, behave=lambda r: HANG if r.offset == 1 else answer()
-    )
+    world = World(timeout_seconds=PATIENT, behave=lambda r: HANG if r.offset == 1 else answer())
     world.produce(3)
     world.run(4.0)
     assert world.committed().offset == 1
@@ -68,9 +66,7 @@ def test_transaction_markers_leave_no_lag() -> None:
 
 def test_markers_do_not_carry_the_commit_past_an_open_record() -> None:
     """OFF-4: the other way round."""
-    world = World(
-        timeout_seconds=PATIENT, behave=lambda r: HANG if r.offset == 1 else answer()
-    )
+    world = World(timeout_seconds=PATIENT, behave=lambda r: HANG if r.offset == 1 else answer())
     world.produce(3)
     world.broker.end_transaction(TOPIC)
     world.run(10.0)
