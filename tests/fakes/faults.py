@@ -87,15 +87,15 @@ def _by_partition(
 
 
 def _keep_the_delayed(
-    right: Callable[[Delays, Assignment], list[InFlight]], delays: Delays, assignment: Assignment
+    right: Callable[..., list[InFlight]], delays: Delays, leaving: frozenset[Assignment]
 ) -> list[InFlight]:
     return []
 
 
 def _forget_the_delayed(
-    right: Callable[[Delays, Assignment], list[InFlight]], delays: Delays, assignment: Assignment
+    right: Callable[..., list[InFlight]], delays: Delays, leaving: frozenset[Assignment]
 ) -> list[InFlight]:
-    right(delays, assignment)
+    right(delays, leaving)
     return []
 
 
