@@ -141,7 +141,7 @@ class CommitResult(NamedTuple):
     """What became of a commit.
 
     applied: positions that are committed for certain. unknown: positions that will never be
-    known, because the partition left before the broker answered. All others are not committed.
+    known, because the partition left before the broker told. All others are not committed.
     """
 
     applied: Sequence[Position]

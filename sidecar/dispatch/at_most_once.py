@@ -42,16 +42,17 @@ class _Run:
 class AtMostOnce:
     """See offsets.Offsets. ready is the route's buffer of records that may start.
 
-    allowance says how many more records the executors could use now; retry_later is asked to
-    call refill again after a commit failed.
+    allowance says how many more records the executors could use now; later runs a function after
+    a while: a commit that failed is not tried again at once.
     """
 
     __slots__ = (
         "_allowance",
         "_lanes",
+        "_later",
         "_mailbox",
         "_ready",
-        "_retry_later",
+        "_resting",
         "_run",
         "_uncommitted",
         "commit_failures",
@@ -64,12 +65,13 @@ class AtMostOnce:
         ready: Buffer,
         mailbox: Mailbox,
         allowance: Callable[[], int],
-        retry_later: Callable[[], None],
+        later: Callable[[Callable[[], None]], None],
     ) -> None:
         self._ready = ready
         self._mailbox = mailbox
         self._allowance = allowance
-        self._retry_later = retry_later
+        self._later = later
+        self._resting = False  # after a commit that failed
         self._uncommitted = Buffer()
         self._lanes: dict[Assignment, _Lane] = {}
         self._run: _Run | None = None
@@ -103,7 +105,7 @@ class AtMostOnce:
         pass  # its offset was committed before it started
 
     def refill(self) -> None:
-        if self._run is not None or not self._uncommitted:
+        if self._run is not None or self._resting or not self._uncommitted:
             return
         allowance = self._allowance()
         if allowance <= 0:
@@ -132,6 +134,7 @@ class AtMostOnce:
         if run is None:  # abandoned meanwhile
             return []
         applied = {position.assignment for position in result.applied}
+        unknown = {position.assignment for position in result.unknown}
         for position in result.applied:
             lane = self._lanes.get(position.assignment)
             if lane is not None:
@@ -142,17 +145,17 @@ class AtMostOnce:
             assignment = entry.record.assignment
             if assignment in applied:
                 self._ready.add(entry)
-            elif assignment in self._lanes:
+            elif assignment in self._lanes and assignment not in unknown:
                 back.append(entry)
             else:
                 given_up.append(entry)
         self._uncommitted.put_back(back)
-        unknown = {position.assignment for position in result.unknown}
         self.maybe_lost += sum(entry.record.assignment in unknown for entry in given_up)
         if result.error is not None:
             self.commit_failures += 1
         if back or result.error is not None:
-            self._retry_later()
+            self._resting = True
+            self._later(self._try_again)
         else:
             self.refill()
         return given_up
@@ -207,6 +210,10 @@ class AtMostOnce:
             )
             for assignment, lane in self._lanes.items()
         ]
+
+    def _try_again(self) -> None:
+        self._resting = False
+        self.refill()
 
     def _post(self, run: _Run) -> None:
         self._run = run

@@ -369,8 +369,8 @@ class Route:
         target = max(wanted, min(RUN_PER_EXECUTOR * wanted, self._places.threshold // 4))
         return target - len(self._ready) if len(self._ready) <= target // 2 else 0
 
-    def _clear_later(self) -> None:
-        self._scheduler.call_later(CLEAR_AGAIN_SECONDS, self._offsets.refill)
+    def _clear_later(self, again: Callable[[], None]) -> None:
+        self._scheduler.call_later(CLEAR_AGAIN_SECONDS, again)
 
     def _reachable(self) -> None:
         """A probe got through."""

@@ -314,15 +314,17 @@ class Fetcher:
         except SourceError as problem:
             log.warning("cannot read the committed offsets back yet: %s", problem)
             return
-        # A partition that left meanwhile is not in current: others may have committed for it.
+        # A partition that left meanwhile is not in current: others may have committed for it. So
+        # they have where more is committed: it left, and this member does not know it yet.
         unknown = [position for position in self._unknown if position not in current]
         self._unknown = None
-        none = Committed(None, "")
-        applied = [
-            position
-            for position in current
-            if committed.get(position.assignment.partition, none).offset == position.offset
-        ]
+        applied = []
+        for position in current:
+            offset = committed.get(position.assignment.partition, Committed(None, "")).offset
+            if offset == position.offset:
+                applied.append(position)
+            elif offset is not None and offset > position.offset:
+                unknown.append(position)
         self._tell(self._sink.commit_done, CommitResult(applied, unknown=unknown))
 
     # --- rebalance (inside poll or close) -----------------------------------------------------

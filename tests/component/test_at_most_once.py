@@ -131,3 +131,51 @@ def test_a_revocation_discards_what_is_not_committed_and_finishes_the_rest() -> 
     world.run_until(lambda: len(world.judge.delivered) == 50)
     assert first.places.in_flight == 0
     assert second.app.requests
+
+
+def test_a_commit_that_another_owner_has_passed_is_not_taken_for_lost() -> None:
+    """It was applied, others own the partition by now, and the member does not know that yet."""
+    world = World(guarantee=AMO)
+    world.run_until(lambda: world.committed().offset == 0)
+    world.run(1.0)
+    first = world.members[0]
+    offsets = first.route.offsets
+    assert isinstance(offsets, AtMostOnce)
+
+    def apply_and_vanish() -> CommitFate:
+        world.broker.down = True
+        return CommitFate.UNKNOWN_APPLIED
+
+    world.broker.fate = apply_and_vanish
+    world.produce(1)
+    world.run_until(lambda: world.broker.down)
+    world.broker.fate = lambda: CommitFate.OK
+    world.broker.expel(GROUP, first.name)
+    world.produce(1)
+    second = world.join()
+    with first.suspended():
+        world.broker.down = False
+        world.run_until(lambda: len(second.app.requests) == 1)
+    world.run_until(lambda: offsets.maybe_lost == 1)
+    assert first.app.requests == []
+    assert [request.offset for request in second.app.requests] == [1]
+
+
+def test_refused_commits_do_not_follow_each_other_at_once() -> None:
+    """Whatever comes in meanwhile, and with executors idle."""
+    world = steady_world(CommitFate.OK)
+    world.run_until(lambda: len(world.judge.delivered) == 5)
+    tries = 0
+
+    def refuse() -> CommitFate:
+        nonlocal tries
+        tries += 1
+        return CommitFate.REFUSED
+
+    world.broker.fate = refuse
+    for _ in range(50):
+        world.produce(1)
+        world.run(0.1)
+    assert 10 < tries < 40
+    world.broker.fate = lambda: CommitFate.OK
+    world.run_until(lambda: len(world.judge.delivered) == 55)

@@ -13,7 +13,8 @@ Owner: the test. Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Any, Final
 
@@ -251,6 +252,7 @@ class Member:
             from_end=world.from_end,
         )
         self.fetching = False
+        self.hanging = False  # the fetch thread takes no step
         self.failure: BaseException | None = None
         self.route_ended = False
         self.ended_at = 0.0
@@ -267,7 +269,7 @@ class Member:
 
     def step(self) -> None:
         """The fetch thread's next step, as Fetcher.run would take it."""
-        if not self.fetching:
+        if not self.fetching or self.hanging:
             return
         fetcher = self.fetcher
         try:
@@ -282,6 +284,13 @@ class Member:
             pass
         else:
             self._fetching_ended(None)
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Its fetch thread does not get to run."""
+        self.hanging = True
+        yield
+        self.hanging = False
 
     def drain(self, cut_after: float | None = None) -> None:
         """As a stop signal does."""
