@@ -1,4 +1,4 @@
-"""python -m bench [open-loop] [isolation] [--seconds N]: measure and print a table each."""
+"""python -m bench [MEASURE ...] [--amount N]: measure, and print a table each."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from bench import latency
+from bench import cost, latency
 
+# name: (measure, its default amount)
 MEASURES: dict[str, tuple[Callable[[float], list[dict[str, Any]]], float]] = {
+    "cost": (cost.cost, 3),  # rounds
+    "scaling": (cost.scaling, 1),
     "open-loop": (latency.open_loop, 60),
     "isolation": (latency.isolation, 20),
 }
@@ -18,12 +21,14 @@ MEASURES: dict[str, tuple[Callable[[float], list[dict[str, Any]]], float]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench")
     parser.add_argument("measure", nargs="*", help=", ".join(MEASURES))
-    parser.add_argument("--seconds", type=float, help="length of a run, instead of its own")
+    parser.add_argument(
+        "--amount", type=float, help="rounds, or seconds of load, instead of the default"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON lines instead of tables")
     args = parser.parse_args()
     for name in args.measure or MEASURES:
-        measure, seconds = MEASURES[name]
-        rows = measure(args.seconds or seconds)
+        measure, amount = MEASURES[name]
+        rows = measure(args.amount or amount)
         if args.json:
             print(json.dumps({"measure": name, "rows": rows}), flush=True)
             continue

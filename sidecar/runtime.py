@@ -306,7 +306,7 @@ def run_on_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run a coroutine that runs a Runtime; the exit code. See run."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(main())
-    if any(t.name.startswith("fetch-") for t in threading.enumerate()):
+    if any(t.name.startswith(("fetch-", "park-")) for t in threading.enumerate()):
         # A thread that sits in the client library would crash the interpreter's own end.
         logging.shutdown()
         sys.stdout.flush()

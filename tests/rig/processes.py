@@ -15,23 +15,28 @@ from typing import Any, Self
 
 import yaml
 
+from tests.rig.operations import KafkaOperations
 from tests.rig.ports import free_ports
+from tests.rig.waiting import eventually
 
 
 class Sidecar:
     """One sidecar process and its log."""
 
-    def __init__(self, directory: Path, name: str, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, directory: Path, name: str, config: Mapping[str, Any], cpu: int | None = None
+    ) -> None:
         self.name = name
         self.port = free_ports(1)[0]
         self.log = directory / f"{name}.log"
         file = directory / f"{name}.yaml"
-        admin = {"port": self.port, "socket": None}
+        admin = {"port": self.port, "socket": None, **config.get("admin", {})}
         file.write_text(yaml.safe_dump({**config, "admin": admin}), encoding="utf-8")
+        command = [sys.executable, "-m", "sidecar", "run", "-c", str(file)]
+        if cpu is not None:
+            command = ["taskset", "-c", str(cpu), *command]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "sidecar", "run", "-c", str(file)], stdout=log, stderr=log
-            )
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def status(self) -> dict[str, Any]:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/status", timeout=5) as answer:
@@ -46,6 +51,41 @@ class Sidecar:
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(within)
+
+    def ended(self, within: float = 30) -> int:
+        """Wait until it ends by itself; the exit code."""
+        return self.process.wait(within)
+
+    def entries(self) -> list[dict[str, Any]]:
+        """What it logged so far; a line that is not JSON fails."""
+        whole, _, _ = self.log.read_text(encoding="utf-8").rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def said(self, text: str) -> list[str]:
+        """The messages so far that hold the text."""
+        return [each["message"] for each in self.entries() if text in each["message"]]
+
+    def until_said(self, text: str, times: int = 1, within: float = 30) -> None:
+        eventually(
+            lambda: len(self.said(text)) >= times, f"{self.name} says {text!r}", within=within
+        )
+
+    def route(self) -> dict[str, Any]:
+        """The status of its only route."""
+        (only,) = self.status()["routes"]
+        found: dict[str, Any] = only
+        return found
+
+    def resident_bytes(self) -> int:
+        fields = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()
+        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def peak_mb(self) -> float:
+        """The most memory that was resident so far."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text("ascii").splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) / 1024
+        raise ProcessLookupError(self.process.pid)
 
     def cpu_seconds(self) -> float:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii").split()
@@ -75,9 +115,12 @@ class Scene:
                 process.kill()
             process.wait()
 
-    def sidecar(self, config: Mapping[str, Any], name: str = "") -> Sidecar:
+    def sidecar(
+        self, config: Mapping[str, Any], name: str = "", *, cpu: int | None = None
+    ) -> Sidecar:
+        """Start one; cpu: the only core it may use."""
         self._names += 1
-        sidecar = Sidecar(self.directory, name or f"sidecar-{self._names}", config)
+        sidecar = Sidecar(self.directory, name or f"sidecar-{self._names}", config, cpu)
         self._processes.append(sidecar.process)
         return sidecar
 
@@ -120,3 +163,12 @@ def config(
         **{key.replace("_", "."): value for key, value in kafka.items()},
     }
     return {"kafka": properties, "routes": routes, "log": {"format": "json"}}
+
+
+def at_the_end(kafka: KafkaOperations, group: str, topic: str, within: float = 30) -> None:
+    """Wait until the group has committed the end of every partition: lag 0."""
+    eventually(
+        lambda: kafka.committed(group, topic) == kafka.end_offsets(topic),
+        f"{group} is at the end of {topic}",
+        within=within,
+    )
