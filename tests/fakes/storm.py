@@ -14,7 +14,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from sidecar.dispatch.route import Phase
 from sidecar.model import Answer, Failed, FailureKind, Guarantee, OnExhausted
 from sidecar.settings import RetrySettings
 from tests.fakes.application import HANG, Reply, Request, answer
@@ -69,6 +68,8 @@ class Storm:
             (self._pause, 3),
             (self._new_partition, 1),
             (self._stall, 4),
+            (self._retention, 2),
+            (self._die, 1),
         ]
 
     def play(self, scenes: int = 30) -> None:
@@ -93,8 +94,7 @@ class Storm:
             member.route.resume()
             member.parking.error = None
             member.parking.release()
-        if all(member.route.phase in (Phase.DRAINING, Phase.LEAVING) for member in world.running):
-            world.join()
+        world.join()  # others may be about to end
         world.run_until(self._all_is_done, CLEARING_SECONDS)
         self._judge_the_lost()
         for member in world.running:
@@ -228,6 +228,18 @@ class Storm:
     def _stall(self) -> None:
         if member := self._someone():
             member.clock.stall(self.random.choice((0.01, 0.5, 1.2, 8.0)))
+
+    def _retention(self) -> None:
+        """The oldest records go, read or not."""
+        number = self.random.randrange(self.partitions)
+        log = self.world.broker.topics[TOPIC].logs[number]
+        start = log.start + self.random.randrange(1 + (log.end - log.start) // 2)
+        self.world.broker.truncate(TOPIC, number, start)
+
+    def _die(self) -> None:
+        """The client is fenced; the route ends by itself."""
+        if member := self._someone():
+            member.source.die()
 
     def _new_partition(self) -> None:
         self.world.broker.add_partitions(TOPIC, 1)
