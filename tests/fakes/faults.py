@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from sidecar.core import classify, done_map
+from sidecar.core import done_map
 from sidecar.core.commands import Revoked
 from sidecar.core.intake import Intake
 from sidecar.core.ledger import InFlight, Ledger, Snapshot
@@ -149,15 +149,13 @@ def _left_twice(right: Callable[[Route, InFlight], None], engine: Route, entry: 
         right(engine, entry)
 
 
-def _charged(right: Callable[..., classify.Verdict], *args: Any, **named: Any) -> classify.Verdict:
+def _charged(right: Callable[..., Any], *args: Any, **named: Any) -> Any:
     verdict = right(*args, **named)
     down = verdict.outcome is Outcome.APP_DOWN
     return verdict._replace(outcome=Outcome.RETRY) if down else verdict
 
 
-def _send_again(
-    right: Callable[..., classify.Verdict], *args: Any, **named: Any
-) -> classify.Verdict:
+def _send_again(right: Callable[..., Any], *args: Any, **named: Any) -> Any:
     return right(*args, **named)._replace(unprocessed=True)
 
 

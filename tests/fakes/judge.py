@@ -16,12 +16,15 @@ Owner: one World. Invariants (numbers are those of the design):
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from typing import Final
 
 from sidecar.core import done_map
-from sidecar.core.classify import classify
-from sidecar.model import Guarantee, OnExhausted, Outcome, Partition, Record, Result
+from sidecar.model import Answer, Failed, Guarantee, OnExhausted, Partition, Record, Result
 from sidecar.settings import RouteSettings
 from tests.fakes.broker import FakeBroker
+
+UNPROCESSED: Final = (425, 429, 503)
+MORE_THAN_THE_RECORD: Final = (401, 403, 405, 408, 425, 429)  # of 4xx: not rejected at once
 
 Coordinates = tuple[Partition, int]
 
@@ -77,15 +80,16 @@ class Judge:
 
     def answered(self, member: str, record: Record, attempt: int, result: Result) -> None:
         where = (record.assignment.partition, record.offset)
-        verdict = classify(result, answered_before=True)
-        if verdict.outcome is Outcome.DELIVERED:
+        status = result.status if isinstance(result, Answer) else 0
+        if 200 <= status < 300:
             self.delivered[where] += 1
             self._finish(where)
             return
-        self._failed[member, where] += not verdict.opens_breaker
-        if verdict.outcome is Outcome.REJECTED:
+        refused = isinstance(result, Failed) and not result.sent
+        self._failed[member, where] += not refused
+        if 400 <= status < 500 and status not in MORE_THAN_THE_RECORD:
             self._rejected.add(where)
-        if verdict.unprocessed:
+        if refused or status in UNPROCESSED:
             self._perhaps_processed.discard(where)
         if self._drops and self._may_be_given_up(member, where):
             self._finish(where)
