@@ -104,8 +104,8 @@ class Outcome(Enum):
 class Answer:
     """An answer of the application that was received whole.
 
-    retry_after is the header as received; body holds at most the first 1 024 bytes, and is
-    empty for 2xx.
+    retry_after is the header as received; body holds at most the first 1 024 bytes. That of a
+    2xx is empty, unless the route reads it: then up to 64 KiB.
     """
 
     __slots__ = ("body", "retry_after", "status")

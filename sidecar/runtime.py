@@ -229,6 +229,7 @@ class Runtime:
             tls=None if route_settings.tls is None else TlsOptions(**dict(route_settings.tls)),
             http2=route_settings.http2,
             probe_seconds=route_settings.timeout_seconds,
+            answers=route_settings.answer_table,
         )
         parking = self._parking(route_settings)
         route = Route(

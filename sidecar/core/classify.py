@@ -1,46 +1,13 @@
-"""What an answer or a failure means: the whole table of the contract, in one place."""
+"""What an answer or a failure means. The table of the answers themselves is in answers."""
 
 from __future__ import annotations
 
 import email.utils
 from datetime import UTC
-from typing import Final, NamedTuple
+from typing import Final
 
+from sidecar.core.answers import DEFAULT_ANSWERS, MISROUTED, RETRY, AnswerTable, Verdict
 from sidecar.model import Answer, Failed, FailureKind, Outcome, Result
-
-
-class Verdict(NamedTuple):
-    """An outcome, why (a word of a closed set), and what it allows.
-
-    opens_breaker: with app_down, hold intake at once instead of after a few in a row.
-    unprocessed: the application certainly did not process the record, so that even
-    at_most_once may send it again.
-    """
-
-    outcome: Outcome
-    reason: str
-    opens_breaker: bool = False
-    unprocessed: bool = False
-
-
-_DELIVERED: Final = Verdict(Outcome.DELIVERED, "delivered")
-_RETRY: Final = Verdict(Outcome.RETRY, "status_retry")
-_TOO_EARLY: Final = Verdict(Outcome.RETRY, "status_retry", unprocessed=True)
-_DEFERRED: Final = Verdict(Outcome.DEFERRED, "status_deferred", unprocessed=True)
-_REJECTED: Final = Verdict(Outcome.REJECTED, "status_rejected")
-_MISROUTED: Final = Verdict(Outcome.APP_DOWN, "status_app_down")
-
-_BY_STATUS: Final[dict[int, Verdict]] = {
-    **dict.fromkeys(range(200, 300), _DELIVERED),
-    **dict.fromkeys(range(300, 400), _MISROUTED),
-    **dict.fromkeys(range(400, 500), _REJECTED),
-    **dict.fromkeys(range(500, 600), _RETRY),
-    **dict.fromkeys((401, 403, 405, 501), _MISROUTED),
-    **dict.fromkeys((429, 503), _DEFERRED),
-    408: _RETRY,
-    425: _TOO_EARLY,
-}
-_UNKNOWN_STATUS: Final = _RETRY
 
 _NEVER_SENT: Final = Verdict(Outcome.RETRY, "timeout", unprocessed=True)
 _BY_FAILURE: Final[dict[FailureKind, Verdict]] = {
@@ -54,16 +21,21 @@ _BY_FAILURE: Final[dict[FailureKind, Verdict]] = {
 }
 
 
-def classify(result: Result, *, answered_before: bool) -> Verdict:
-    """The verdict on one attempt.
+def classify(
+    result: Result, answers: AnswerTable = DEFAULT_ANSWERS, *, answered_before: bool
+) -> Verdict:
+    """The verdict on one attempt, by the route's table.
 
     answered_before: this route was once answered 2xx. Until then a 404 may mean that the
     application is still registering its routes.
     """
     if isinstance(result, Answer):
-        if result.status == 404 and not answered_before:
-            return _MISROUTED
-        return _BY_STATUS.get(result.status, _UNKNOWN_STATUS)
+        if result.status == 404 and answers.hold_unknown_path and not answered_before:
+            return MISROUTED
+        verdict = answers.by_status.get(result.status, RETRY)
+        if answers.read is not None and verdict.outcome is Outcome.DELIVERED:
+            return answers.read(result.body)
+        return verdict
     if result.kind is FailureKind.TIMEOUT and not result.sent:
         return _NEVER_SENT
     return _BY_FAILURE[result.kind]

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from sidecar.core.answers import DEFAULT_ANSWERS, AnswerTable
 from sidecar.core.target import TOPIC, Scheme, Target, parse_target
+from sidecar.delivery.connection import reading_of
 from sidecar.delivery.probe import Probe
 from sidecar.delivery.request import RequestEncoder
 from sidecar.delivery.tls import TlsOptions
@@ -32,9 +34,11 @@ def open_delivery(
     http2: bool = False,
     static_headers: Sequence[tuple[str, str]] = (),
     probe_seconds: float = PROBE_SECONDS,
+    answers: AnswerTable = DEFAULT_ANSWERS,
 ) -> Delivery:
     """The way to a target: the wire, or the client where HTTP/2 is wanted.
 
+    answers tells what is to be read of an answer beyond its status.
     connections is how many the client keeps when idle; on the wire each slot keeps its own.
     probe_seconds is the route's timeout; a probe never takes longer than 5 s. Raises ValueError
     for a combination that makes no sense, and OSError for TLS files that cannot be read.
@@ -58,7 +62,13 @@ def open_delivery(
     probe = Probe(loop, target, to_health, seconds, context)
     if not http2:
         return WireDelivery(
-            target, encoder, loop, idle_seconds=idle_seconds, probe=probe, tls=context
+            target,
+            encoder,
+            loop,
+            idle_seconds=idle_seconds,
+            probe=probe,
+            tls=context,
+            reading=reading_of(answers),
         )
     # Imported by those alone who need it: it is a good part of a start.
     from sidecar.delivery.client import ClientDelivery  # noqa: PLC0415
@@ -71,4 +81,5 @@ def open_delivery(
         connections=connections,
         probe=probe,
         tls=(tls or TlsOptions()).context(),  # its own: httpx changes the protocols it offers
+        reading=reading_of(answers),
     )

@@ -16,7 +16,7 @@ from typing import Any, Final
 import httpx
 
 from sidecar.core.target import Target
-from sidecar.delivery.connection import ANSWER_LIMIT, BODY_KEPT, Done
+from sidecar.delivery.connection import ANSWER_LIMIT, BODY_KEPT, JUST_STATUS, Done, Reading
 from sidecar.delivery.probe import Probe
 from sidecar.delivery.request import RequestEncoder, Unsendable, split_head
 from sidecar.model import Answer, Failed, FailureKind, Record, Result
@@ -93,11 +93,13 @@ class ClientDelivery:
         connections: int,
         probe: Probe,
         tls: ssl.SSLContext,
+        reading: Reading = JUST_STATUS,
     ) -> None:
         self._origin: Final = f"{target.scheme.value}://{target.authority}"
         self._encoder: Final = encoder
         self._loop: Final = loop
         self._probe: Final = probe
+        self._success_bytes: Final = reading.success_bytes
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._client: Final = httpx.AsyncClient(
             verify=tls,
@@ -135,7 +137,7 @@ class ClientDelivery:
         )
         response = await self._client.send(request, stream=True)
         try:
-            return await _read(response)
+            return await _read(response, self._success_bytes)
         finally:
             await response.aclose()
 
@@ -151,17 +153,18 @@ class ClientDelivery:
         await self._client.aclose()
 
 
-async def _read(response: httpx.Response) -> Result:
+async def _read(response: httpx.Response, success_bytes: int) -> Result:
     """The answer, read to its end or to the limit; not decoded, whatever it calls itself."""
     status = response.status_code
     if not 200 <= status < 600:
         return Failed(FailureKind.MALFORMED, f"an answer of status {status} makes no sense")
+    wanted = BODY_KEPT if status >= 300 else success_bytes
     length = 0
     body = b""
     async for chunk in response.aiter_raw():
         length += len(chunk)
-        if status >= 300 and len(body) < BODY_KEPT:
-            body += chunk[: BODY_KEPT - len(body)]
+        if len(body) < wanted:
+            body += chunk[: wanted - len(body)]
         if length >= ANSWER_LIMIT:
             break
     retry_after = response.headers.get_list("retry-after")

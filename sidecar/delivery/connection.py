@@ -16,19 +16,40 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from httptools import HttpParserError, HttpResponseParser
 
+from sidecar.core.answers import AnswerTable
 from sidecar.delivery.opening import describe
-from sidecar.model import Answer, Failed, FailureKind, Result
+from sidecar.model import Answer, Failed, FailureKind, Outcome, Result
 
 ANSWER_LIMIT: Final = 65_536  # its head and interim answers included
 BODY_KEPT: Final = 1_024  # of an answer that is not a success
+_PROCESSING: Final = 102
 _JOINED_BYTES: Final = 65_536  # up to here copying a body behind its head beats a second write
 _CHUNK_BYTES: Final = 262_144  # what the transport is given at a time
 
 Done = Callable[[Result], None]
+
+
+class Reading(NamedTuple):
+    """What is wanted of an answer beyond its status."""
+
+    success_bytes: int = 0  # of the body of a success
+    processing_is_final: bool = False  # 102 is an answer, and not a word in between
+
+
+JUST_STATUS: Final = Reading()
+
+
+def reading_of(answers: AnswerTable) -> Reading:
+    """What a table needs to see."""
+    processing = answers.by_status.get(_PROCESSING)
+    return Reading(
+        success_bytes=0 if answers.read is None else ANSWER_LIMIT,
+        processing_is_final=processing is not None and processing.outcome is Outcome.DELIVERED,
+    )
 
 
 class Connection(asyncio.Protocol):
@@ -45,8 +66,10 @@ class Connection(asyncio.Protocol):
         "_on_gone",
         "_parser",
         "_pending",
+        "_processing_is_final",
         "_retry_after",
         "_status",
+        "_success_bytes",
         "_transport",
         "_unwritten",
         "_whole",
@@ -59,7 +82,9 @@ class Connection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         opener: Callable[[Connection], Awaitable[object]],
         on_gone: Callable[[Connection], None],
+        reading: Reading = JUST_STATUS,
     ) -> None:
+        self._success_bytes, self._processing_is_final = reading
         self.fresh_since: float | None = None
         self._loop: Final = loop
         self._on_gone: Final = on_gone
@@ -205,20 +230,22 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         assert self._parser is not None
         status = self._parser.get_status_code()
-        if 200 <= status < 600:
+        if 200 <= status < 600 or (status == _PROCESSING and self._processing_is_final):
             self._status = status
         elif status == 101 or not 100 <= status < 200:
             raise HttpParserError(f"an answer of status {status} makes no sense")
 
     def on_body(self, chunk: bytes) -> None:
-        if self._status >= 300 and len(self._body) < BODY_KEPT:
-            self._body += chunk[: BODY_KEPT - len(self._body)]
+        wanted = BODY_KEPT if self._status >= 300 else self._success_bytes
+        if len(self._body) < wanted:
+            self._body += chunk[: wanted - len(self._body)]
 
     def on_message_complete(self) -> None:
         if self._status:  # an interim answer is followed by another
             assert self._parser is not None
             self._whole = True
-            self._keep = self._parser.should_keep_alive()
+            # Behind an answer of 102 another one may follow, which must not meet the next request.
+            self._keep = self._status >= 200 and self._parser.should_keep_alive()
 
     # --- the end of a request, and of the connection --------------------------------------------
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 from sidecar.core.target import Target
-from sidecar.delivery.connection import Connection, Done
+from sidecar.delivery.connection import JUST_STATUS, Connection, Done, Reading
 from sidecar.delivery.opening import open_transport
 from sidecar.delivery.probe import Probe
 from sidecar.delivery.request import RequestEncoder, Unsendable
@@ -76,6 +76,7 @@ class WireDelivery:
         idle_seconds: float,
         probe: Probe,
         tls: ssl.SSLContext | None = None,
+        reading: Reading = JUST_STATUS,
     ) -> None:
         self.loop: Final = loop
         self._target: Final = target
@@ -83,6 +84,7 @@ class WireDelivery:
         self._idle_seconds: Final = idle_seconds
         self._probe: Final = probe
         self._tls: Final = tls
+        self._reading: Final = reading
         self._connections: Final[set[Connection]] = set()
         self._all_gone: Final = asyncio.Event()
 
@@ -91,7 +93,7 @@ class WireDelivery:
 
     def connect(self) -> Connection:
         """A connection that is being made; it is the caller's."""
-        connection = Connection(self.loop, self._open, self._gone)
+        connection = Connection(self.loop, self._open, self._gone, self._reading)
         self._connections.add(connection)
         return connection
 

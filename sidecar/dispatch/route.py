@@ -18,9 +18,10 @@ from enum import Enum
 from random import Random
 from typing import Final
 
+from sidecar.core.answers import APP_DROP, Verdict
 from sidecar.core.breaker import Breaker, State
 from sidecar.core.buffer import Buffer
-from sidecar.core.classify import Verdict, classify, describe, retry_after_seconds
+from sidecar.core.classify import classify, describe, retry_after_seconds
 from sidecar.core.commands import Finish, Revoked, StopFetching, Wake
 from sidecar.core.ledger import InFlight
 from sidecar.core.places import Places
@@ -111,6 +112,7 @@ class Route:
         self._ended = ended
         self._keeps = settings.guarantee is Guarantee.AT_LEAST_ONCE
         self._on_exhausted = settings.on_exhausted
+        self._answers = settings.answer_table
         retry = settings.retry
         self._schedule = RetrySchedule(
             max_attempts=retry.max_attempts,
@@ -240,7 +242,8 @@ class Route:
 
     def assigned(self, starts: Sequence[Start]) -> None:
         self._offsets.assigned(starts)
-        log.info("assigned %s", ", ".join(f"{s.assignment} at {s.offset}" for s in starts))
+        if starts:  # a rebalance that changes nothing for this member is told as well
+            log.info("assigned %s", ", ".join(f"{s.assignment} at {s.offset}" for s in starts))
 
     def received(self, records: list[Record]) -> None:
         self.counters.received += len(records)
@@ -391,7 +394,7 @@ class Route:
 
     def _finished(self, entry: InFlight, result: Result) -> None:
         """An attempt came to something."""
-        verdict = classify(result, answered_before=self.counters.delivered > 0)
+        verdict = classify(result, self._answers, answered_before=self.counters.delivered > 0)
         if verdict.outcome is Outcome.DELIVERED:
             self.counters.delivered += 1
             self._app_answered()
@@ -493,7 +496,10 @@ class Route:
         if self._keeps and not entry.record.assignment.live:
             self._leave(entry)  # the next owner decides
             return
-        match self._on_exhausted:
+        on_exhausted = self._on_exhausted
+        if reason == APP_DROP and on_exhausted is not OnExhausted.PARK:
+            on_exhausted = OnExhausted.DROP  # nothing is exhausted: the application has decided
+        match on_exhausted:
             case OnExhausted.PARK:
                 self._parker.park(entry, result, reason)
             case OnExhausted.DROP:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from typing import Any
@@ -71,6 +71,10 @@ def model_of(annotation: Any) -> type[BaseModel] | None:
         if isinstance(part, type) and issubclass(part, BaseModel):
             return part
     return None
+
+
+def is_mapping(annotation: Any) -> bool:
+    return any(typing.get_origin(part) is Mapping for part in parts_of(annotation))
 
 
 def item_of(annotation: Any) -> Any:

@@ -23,7 +23,14 @@ from sidecar.core.kafka_properties import properties
 from sidecar.core.kafka_rules import property_of_variable
 from sidecar.errors import ConfigError, Problem
 from sidecar.settings.problems import Path as TreePath
-from sidecar.settings.problems import annotation_at, dotted, item_of, may_be_null, model_of
+from sidecar.settings.problems import (
+    annotation_at,
+    dotted,
+    is_mapping,
+    item_of,
+    may_be_null,
+    model_of,
+)
 
 PREFIX = "SIDECAR_"
 _KAFKA = "kafka"
@@ -288,7 +295,7 @@ def _parsed(settings: type[BaseModel], path: TreePath, text: str) -> Any:
     annotation = annotation_at(settings, path)
     if not text and may_be_null(annotation):
         return None
-    if path == (_KAFKA,) or model_of(annotation) or item_of(annotation) is not None:
+    if model_of(annotation) or item_of(annotation) is not None or is_mapping(annotation):
         try:
             return json.loads(text)
         except ValueError as error:

@@ -25,6 +25,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from sidecar.core.answers import AnswerTable, Preset, answer_table
 from sidecar.core.kafka_rules import (
     EMBEDDED,
     OffsetReset,
@@ -36,6 +37,7 @@ from sidecar.core.target import Target, parse_target
 from sidecar.errors import Problem
 from sidecar.model import Guarantee, OnExhausted
 from sidecar.settings.checks import route_problems, settings_problems
+from sidecar.settings.contract import Answers
 from sidecar.settings.fields import (
     KAFKA_SCHEMA,
     Count,
@@ -183,6 +185,16 @@ class RouteSettings(Section):
     idle_connection_seconds: Seconds = Field(
         default=1.0, description="a connection idle for longer is replaced before its next use"
     )
+    preset: Preset = Field(
+        default=Preset.DEFAULT,
+        description="whose rules the app was written for; they decide what its answers mean",
+    )
+    answers: Answers = Field(
+        default_factory=dict,
+        validate_default=True,
+        description='outcome by status ("409"), class ("5xx") or range ("300-399"), above the'
+        " preset's: delivered, deferred, retry, rejected or app_down; the narrower wins",
+    )
     tls: TlsSettings | None = Field(default=None, description="TLS of an https target")
     http2: bool = Field(default=False, description="speak HTTP/2 to an https target")
 
@@ -201,6 +213,10 @@ class RouteSettings(Section):
     @property
     def parsed_target(self) -> Target:
         return parse_target(self.target)
+
+    @property
+    def answer_table(self) -> AnswerTable:
+        return answer_table(self.preset, self.answers)
 
 
 class AppSettings(Section):

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.classify import Verdict, classify, describe, retry_after_seconds
+from sidecar.core.answers import Verdict
+from sidecar.core.classify import classify, describe, retry_after_seconds
 from sidecar.model import Answer, Failed, FailureKind, Outcome
 
 NOW = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT

@@ -20,7 +20,7 @@ from sidecar.core.kafka_rules import check_kafka_properties
 from sidecar.kafka.client_config import consumer_config
 from sidecar.settings import Settings, load_settings
 from sidecar.settings.fields import YEAR_SECONDS
-from sidecar.settings.problems import item_of, may_be_null, model_of, parts_of
+from sidecar.settings.problems import is_mapping, item_of, may_be_null, model_of, parts_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 BEGIN = "<!-- reference: written by tests/unit/test_settings_docs.py -->\n"
@@ -37,8 +37,10 @@ def kind_of(field: FieldInfo) -> str:
         return "list of text"
     if get_origin(part) is Literal:
         return " \\| ".join(f"`{each}`" for each in get_args(part))
-    if model_of(part) is not None or get_origin(part) is not None:
+    if model_of(part) is not None:
         return "section"
+    if is_mapping(part):
+        return "mapping"
     if isinstance(part, type) and issubclass(part, Enum):
         return " \\| ".join(f"`{each.value}`" for each in part)
     names = {int: "whole number", float: "number", bool: "`true` \\| `false`", str: "text"}

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from sidecar.delivery.connection import ANSWER_LIMIT, Connection
+from sidecar.delivery.connection import ANSWER_LIMIT, JUST_STATUS, Connection, Reading
 from sidecar.model import Result
 
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
@@ -75,13 +75,19 @@ class FakeTransport(asyncio.Transport):
 class Driven:
     """A connection that was made, with the results it gave."""
 
-    def __init__(self, body: bytes = b"", pausing: bool = False, made: bool = True) -> None:
+    def __init__(
+        self,
+        body: bytes = b"",
+        pausing: bool = False,
+        made: bool = True,
+        reading: Reading = JUST_STATUS,
+    ) -> None:
         self.loop = FakeLoop()
         self.results: list[str] = []
         self.gone: list[Connection] = []
 
         self.connection = Connection(
-            cast("asyncio.AbstractEventLoop", self.loop), never, self.gone.append
+            cast("asyncio.AbstractEventLoop", self.loop), never, self.gone.append, reading
         )
         self.request(body)
         self.transport = FakeTransport(self.connection, pausing)
@@ -228,3 +234,24 @@ def test_an_application_that_ends_while_it_is_written_to_is_not_written_to_any_m
     driven.connection.eof_received()
     assert driven.results == ["broken: the connection was closed before an answer b''"]
     assert driven.transport.aborted
+
+
+def test_the_body_of_a_success_is_kept_only_if_it_is_wanted() -> None:
+    for reading, kept in [(Reading(), b""), (Reading(success_bytes=4), b"abcd")]:
+        driven = Driven(reading=reading)
+        driven.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nab", b"cdef")
+        assert driven.results == [f"status 200 {kept!r}"]
+        assert driven.kept()
+
+
+def test_102_is_an_answer_where_it_counts_as_one() -> None:
+    """What may follow it is not for the next request: the connection is not used again."""
+    raw = b"HTTP/1.1 102 Processing\r\n\r\n"
+    driven = Driven(reading=Reading(processing_is_final=True))
+    driven.feed(raw)
+    assert driven.results == ["status 102 b''"]
+    assert not driven.kept()
+    in_between = Driven()
+    in_between.feed(raw, NO_CONTENT)
+    assert in_between.results == ["status 204 b''"]
+    assert in_between.kept()

@@ -1,0 +1,65 @@
+"""Settings of the contract with the application: what it is sent, and what its answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from types import MappingProxyType
+from typing import Annotated, Any, Final
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from sidecar.core.answers import SETTABLE, clash, parse_statuses
+from sidecar.errors import Problem
+from sidecar.model import Outcome
+from sidecar.settings.problems import nearest, refusal
+
+_OUTCOMES: Final = {outcome.value: outcome for outcome in SETTABLE}
+
+
+def _answers(value: object) -> Mapping[str, Outcome]:
+    if not isinstance(value, Mapping):
+        raise refusal(
+            [Problem("", 'must be a mapping of statuses to outcomes: {"409": delivered}')]
+        )
+    problems: list[Problem] = []
+    ranges: dict[str, range] = {}
+    outcomes: dict[str, Outcome] = {}
+    for text, name in value.items():
+        outcome = name if isinstance(name, Outcome) else _OUTCOMES.get(str(name))
+        if outcome is None:
+            known = ", ".join(_OUTCOMES)
+            hint = nearest(str(name), _OUTCOMES)
+            problems.append(Problem(str(text), f"must be one of {known}, not {name!r}{hint}"))
+            continue
+        try:
+            ranges[text] = parse_statuses(str(text))
+        except ValueError as error:
+            problems.append(Problem("", str(error)))
+            continue
+        outcomes[text] = outcome
+    problems += [
+        Problem(other, f"overlaps {one!r}: which of them is meant?")
+        for one, other in combinations(ranges, 2)
+        if clash(ranges[one], ranges[other])
+    ]
+    if problems:
+        raise refusal(problems)
+    return MappingProxyType(outcomes)
+
+
+def _plain_answers(answers: Mapping[str, Outcome]) -> dict[str, str]:
+    return {text: outcome.value for text, outcome in answers.items()}
+
+
+ANSWERS_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "propertyNames": {"pattern": "^([1-5]xx|[1-5][0-9]{2}(-[1-5][0-9]{2})?)$"},
+    "additionalProperties": {"enum": list(_OUTCOMES)},
+}
+Answers = Annotated[
+    Mapping[str, Outcome],
+    PlainValidator(_answers),
+    PlainSerializer(_plain_answers),
+    WithJsonSchema(ANSWERS_SCHEMA),
+]
