@@ -157,3 +157,35 @@ def test_a_busy_loop_costs_a_revocation_its_commit_and_nothing_else() -> None:
     world.run(30.0)
     assert first.route.counters.rebalances == 1
     assert len(world.offsets_sent(1)) <= 10
+
+
+def test_a_revocation_gives_back_what_was_not_started() -> None:
+    """Only what executes is finished; the next owner begins behind it."""
+    world = World(partitions=2, executors=2, behave=lambda request: answer(seconds=1.0))
+    world.produce(50, partition=1)
+    first = world.members[0]
+    world.run_until(lambda: first.places.in_flight == 50 and first.route.executing == 2)
+    second = world.join()
+    world.run_until(lambda: len(second.owned) == 1)
+    assert first.places.in_flight == 0
+    world.run_until(lambda: world.lag() == 0)
+    assert len(first.app.requests) <= 4
+    assert len(world.requests) == 50
+
+
+def test_a_failure_after_the_revocation_is_left_to_the_next_owner() -> None:
+    """It is neither waited for nor tried again here."""
+    world = World(
+        partitions=2,
+        retry=RetrySettings(max_attempts=9, initial_backoff_seconds=60.0, max_backoff_seconds=60.0),
+        behave=lambda r: answer(500 if r.member == "member-0" else 204, 2.0),
+    )
+    world.produce(1, partition=1)
+    first = world.members[0]
+    world.run_until(lambda: len(first.app.requests) == 1)
+    second = world.join()
+    world.run_until(lambda: len(second.owned) == 1, limit=2.5)
+    assert first.places.in_flight == 0
+    world.run_until(lambda: world.lag() == 0)
+    world.run(120.0)
+    assert len(first.app.requests) == 1
