@@ -141,6 +141,7 @@ class SteppedSource(FakeSource):
         self._of = member
         self._world = world
         self.polls = 0
+        self.last_batch_bytes = 0
 
     def subscribe(self, listener: SourceListener) -> None:
         super().subscribe(RevocationWatch(listener, self._of))
@@ -149,6 +150,8 @@ class SteppedSource(FakeSource):
         self.polls += 1
         messages = super().poll(limit, 0.0)
         self._world.judge.commits()
+        if messages:
+            self.last_batch_bytes = sum(len(message.value or b"") for message in messages)
         for message in messages:
             self._world.judge.handed_over(self.member, message.partition, message.offset)
         return messages
@@ -310,8 +313,9 @@ class Member:
         self.tell_lost()
         if not 0 <= places.in_flight <= places.threshold:
             raise Broken(f"{self.name} has {places.in_flight} records in flight")
-        if places.in_flight_bytes < 0:
-            raise Broken(f"{self.name} freed more bytes than it took")
+        most = places.threshold_bytes + self.source.last_batch_bytes
+        if not 0 <= places.in_flight_bytes <= most:
+            raise Broken(f"{self.name} has {places.in_flight_bytes} bytes in flight")
         pool = self.route.executors
         if len(self.app.executing) != pool.busy:
             raise Broken(f"{pool.busy} busy executors, {len(self.app.executing)} requests")

@@ -39,6 +39,7 @@ class Storm:
             guarantee=guarantee,
             partitions=self.partitions,
             threshold=choose((3, 10, 40, 200)),
+            threshold_bytes=choose((1, 1000, 1_000_000)),
             protocol=choose((Protocol.EAGER, Protocol.COOPERATIVE)),
             behave=self._behave,
             commit_interval_seconds=choose((0.1, 1.0)),
@@ -165,7 +166,8 @@ class Storm:
             end = broker.topics[TOPIC].logs[partition].end
             hole = self.random.randrange(1, 5) if chance() < 0.05 else 0
             visible = chance() > 0.03
-            broker.produce(TOPIC, partition, b"v", offset=end + hole, visible=visible)
+            value = bytes(self.random.choice((0, 1, 50, 500)))
+            broker.produce(TOPIC, partition, value, offset=end + hole, visible=visible)
         if chance() < 0.3:
             broker.end_transaction(TOPIC, partition)
 
