@@ -243,7 +243,6 @@ class Route:
     def assigned(self, starts: Sequence[Start]) -> None:
         self._offsets.assigned(starts)
         if starts:  # a rebalance that changes nothing for this member is told as well
-            if starts:  # a rebalance that changes nothing for this member is told as well
             log.info("assigned %s", ", ".join(f"{s.assignment} at {s.offset}" for s in starts))
 
     def received(self, records: list[Record]) -> None:
