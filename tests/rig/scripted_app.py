@@ -56,6 +56,8 @@ class ScriptedApp:
         self.port = free_ports(1)[0] if port is None else port
         self.requests: list[Request] = []  # in order of arrival
         self.released = threading.Event()  # set when it stops
+        self.most_at_once = 0  # requests that were being answered at one moment
+        self._at_once = 0
         self._changed = threading.Condition()
         self._server: ThreadingHTTPServer | None = None
 
@@ -122,8 +124,12 @@ class ScriptedApp:
         request = Request(time.monotonic(), handler.path, dict(handler.headers.items()), body)
         with self._changed:
             self.requests.append(request)
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
             self._changed.notify_all()
         answer = self.behaviour(request)
+        with self._changed:
+            self._at_once -= 1
         status, headers = answer if isinstance(answer, tuple) else (answer, {})
         handler.send_response_only(status)
         for name, value in headers.items():
