@@ -39,7 +39,7 @@ class Storm:
             guarantee=guarantee,
             partitions=self.partitions,
             threshold=choose((3, 10, 40, 200)),
-            threshold_bytes=choose((1, 1000, 1_000_000)),
+            threshold_bytes=choose((1, 1000, 1_000_000, 1_000_000)),
             protocol=choose((Protocol.EAGER, Protocol.COOPERATIVE)),
             behave=self._behave,
             commit_interval_seconds=choose((0.1, 1.0)),
@@ -59,7 +59,7 @@ class Storm:
             (self._join, 6),
             (self._leave, 3),
             (self._crash, 3),
-            (self._expel, 3),
+            (self._expel, 6),
             (self._commit_fates, 8),
             (self._broker_away, 3),
             (self._slow_commits, 3),
@@ -153,7 +153,7 @@ class Storm:
             return Reply(seconds, Failed(self.random.choice(kinds), "by chance"))
         if roll < 0.12:
             return HANG
-        if roll < 0.14:
+        if roll < 0.16:
             return Reply(1.5, Answer(200))
         return answer(204, seconds)
 
