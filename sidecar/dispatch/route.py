@@ -431,10 +431,10 @@ class Route:
                 self._wait_for_app(entry)
             case Outcome.DEFERRED:
                 entry.attempts += others_fine
-                self._try_again(entry, result, verdict.reason)
+                self._try_again(entry, result, verdict.reason, charged=others_fine)
             case Outcome.RETRY:
                 entry.attempts += 1
-                self._try_again(entry, result, verdict.reason)
+                self._try_again(entry, result, verdict.reason, charged=True)
             case Outcome.REJECTED:
                 entry.attempts += 1
                 self._dispose(entry, result, verdict.reason)
@@ -458,9 +458,10 @@ class Route:
             self._ready.add(entry)
             self._check_drained()
 
-    def _try_again(self, entry: InFlight, result: Result, reason: str) -> None:
+    def _try_again(self, entry: InFlight, result: Result, reason: str, *, charged: bool) -> None:
+        """charged: the failure is the record's own, so that it may have been the last."""
         now = self._scheduler.time()
-        if self._schedule.exhausted(entry.attempts, now - entry.first_try_at):
+        if charged and self._schedule.exhausted(entry.attempts, now - entry.first_try_at):
             self._dispose(entry, result, reason)
         elif self._goes_back(entry):
             self._leave(entry)

@@ -217,3 +217,18 @@ def test_pause_and_resume() -> None:
     assert member.app.requests == []
     member.route.resume()
     world.run_until(lambda: world.lag() == 0)
+
+
+def test_an_outage_longer_than_the_greatest_age_parks_nothing() -> None:
+    """The age counts for what the record does, not for an application that is away."""
+    world = World(
+        on_exhausted=OnExhausted.PARK,
+        retry=QUICK.model_copy(update={"max_age_seconds": 10.0}),
+        behave=lambda request: answer(503),
+    )
+    world.produce(5)
+    world.run(30.0)
+    assert world.members[0].parking.writes == 0
+    world.behaviour = lambda request: answer(500 if request.offset == 0 else 204)
+    world.run_until(lambda: world.lag() == 0)
+    assert [record.offset for record in world.members[0].parking.records] == [0]
