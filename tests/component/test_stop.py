@@ -195,3 +195,17 @@ def test_a_drain_answers_a_rebalance_meanwhile(guarantee: Guarantee) -> None:
     world.run_until(lambda: len(second.owned) == 2)
     world.run_until(lambda: world.lag() == 0 and not first.running)
     assert len(world.requests) == 2
+
+
+def test_a_drain_in_at_most_once_waits_for_a_committed_record_that_waits_for_its_retry() -> None:
+    world = World(
+        guarantee=AMO,
+        behave=lambda r: answer(503, retry_after="3") if r.attempt == 1 else answer(),
+    )
+    world.produce(1)
+    member = world.members[0]
+    world.run_until(lambda: member.route.delayed == 1)
+    member.drain(cut_after=20.0)
+    world.run_until(lambda: not world.running, limit=4.0)
+    assert len(world.judge.delivered) == 1
+    assert member.route.lost_records == []
