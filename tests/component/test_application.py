@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from sidecar.core.breaker import State
+from sidecar.core.breaker import IN_A_ROW, State
 from sidecar.model import Guarantee, OnExhausted
 from sidecar.settings import RetrySettings
 from tests.fakes.application import Reply, Request, answer, broken
@@ -90,6 +90,7 @@ def test_a_mistake_in_deployment_holds_intake_and_parks_nothing(status: int) -> 
     world.produce(100)
     world.run_until(lambda: member.route.breaker.state is State.HELD)
     before = len(member.app.requests)
+    assert before <= 10 + world.settings.executors + IN_A_ROW
     world.run(30.0)
     assert len(member.app.requests) - before <= 70  # a trial every half a second
     assert len({r.offset for r in member.app.requests[before:]}) > 10  # and not always the same

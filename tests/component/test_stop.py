@@ -209,3 +209,19 @@ def test_a_drain_in_at_most_once_waits_for_a_committed_record_that_waits_for_its
     world.run_until(lambda: not world.running, limit=4.0)
     assert len(world.judge.delivered) == 1
     assert member.route.lost_records == []
+
+
+def test_a_drain_in_at_most_once_does_not_wait_for_an_application_that_is_away() -> None:
+    """What is committed and cannot be delivered is named as lost."""
+    world = World(guarantee=AMO, executors=2)
+    world.run(1.0)
+    member = world.members[0]
+    member.app.up = False
+    world.produce(20)
+    world.run(5.0)
+    committed = world.committed().offset
+    assert committed is not None
+    assert 0 < committed < 20
+    member.drain(cut_after=20.0)
+    world.run_until(lambda: not world.running, limit=1.0)
+    assert sorted(r.offset for r in member.route.lost_records) == list(range(committed))
