@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 
 from sidecar.core.done_map import MAX_CHARACTERS
+from sidecar.errors import CommitFailed
 from sidecar.settings import RetrySettings
 from tests.fakes.application import HANG, Reply, Request, answer
 from tests.fakes.engine import GROUP, TOPIC, World
@@ -125,3 +126,21 @@ def test_positions_cover_nothing_that_a_drain_threw_away() -> None:
     member.clock.go_on()
     world.run_until(lambda: not world.running)
     assert world.committed().offset == 1
+
+
+def test_a_commit_that_the_client_does_not_take_is_tried_again() -> None:
+    """It is a failed commit and not the end of the fetch thread."""
+    world = World()
+    world.run(1.0)
+    member = world.members[0]
+
+    def refuse(*_: object) -> None:
+        raise CommitFailed("the client is busy with something else")
+
+    right = member.source.commit_later
+    member.source.commit_later = refuse  # type: ignore[assignment, method-assign]
+    world.produce(3)
+    world.run_until(lambda: member.route.counters.commit_failures > 1)
+    member.source.commit_later = right  # type: ignore[method-assign]
+    world.run_until(lambda: world.lag() == 0)
+    assert len(world.requests) == 3

@@ -53,3 +53,19 @@ def test_a_log_that_begins_later_is_read_on_loudly() -> None:
     world.run_until(lambda: world.committed().offset == 300)
     assert member.route.counters.out_of_range == 1
     assert sorted(world.offsets_sent()) == [*range(100), *range(250, 300)]
+
+
+def test_a_log_made_anew_is_read_even_if_the_old_one_was_paused() -> None:
+    """Pausing for greed belongs to an epoch."""
+    world = World()
+    world.produce(10)
+    world.run_until(lambda: world.lag() == 0)
+    member, partition = world.members[0], Partition(TOPIC, 0)
+    member.source.pause([partition])
+    member.fetcher._paused.update(member.fetcher._owned.values())
+    world.broker.create_topic(TOPIC)
+    world.judge.made_anew(partition)
+    member.fetcher.on_out_of_range(partition, "the topic was made anew")
+    world.produce(3)
+    world.run_until(lambda: world.committed().offset == 3)
+    assert world.offsets_sent() == [*range(10), 0, 1, 2]

@@ -62,6 +62,11 @@ class Judge:
         """The group begins here: what lies before is not its business."""
         self._frontier[partition] = self._committed[partition] = offset
 
+    def made_anew(self, partition: Partition) -> None:
+        """Its log begins again at 0 with other records."""
+        self.starts_at(partition, 0)
+        self.done.pop(partition, None)
+
     def handed_over(self, member: str, partition: Partition, offset: int) -> None:
         self._holder[partition, offset] = member
 
