@@ -5,6 +5,8 @@ Invariants:
 * What is committed and not settled never exceeds the loss budget: the budget is the threshold,
   and every such record is in flight.
 * What is not committed is given back at a rebalance and at a drain; it is not lost.
+* Every commit carries the mark of its assignment: who reads it back can tell that it is not one
+  that another owner made at the same offset.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ from sidecar.ports import CommitResult, Mailbox
 class _Lane:
     """One assignment: what was received, and up to where it is cleared (committed)."""
 
-    __slots__ = ("cleared", "position")
+    __slots__ = ("cleared", "mark", "position")
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: Start, mark: str) -> None:
+        self.mark = mark
         self.position = start.offset
         self.cleared = start.offset if start.committed else -1
 
@@ -43,7 +46,8 @@ class AtMostOnce:
     """See offsets.Offsets. ready is the route's buffer of records that may start.
 
     allowance says how many more records the executors could use now; later runs a function after
-    a while: a commit that failed is not tried again at once.
+    a while: a commit that failed is not tried again at once. mark gives a text that nobody else
+    has.
     """
 
     __slots__ = (
@@ -51,6 +55,7 @@ class AtMostOnce:
         "_lanes",
         "_later",
         "_mailbox",
+        "_mark",
         "_ready",
         "_resting",
         "_run",
@@ -66,11 +71,13 @@ class AtMostOnce:
         mailbox: Mailbox,
         allowance: Callable[[], int],
         later: Callable[[Callable[[], None]], None],
+        mark: Callable[[], str],
     ) -> None:
         self._ready = ready
         self._mailbox = mailbox
         self._allowance = allowance
         self._later = later
+        self._mark = mark
         self._resting = False  # after a commit that failed
         self._uncommitted = Buffer()
         self._lanes: dict[Assignment, _Lane] = {}
@@ -81,7 +88,7 @@ class AtMostOnce:
 
     def assigned(self, starts: Sequence[Start]) -> None:
         for start in starts:
-            self._lanes[start.assignment] = _Lane(start)
+            self._lanes[start.assignment] = _Lane(start, self._mark())
 
     def received(self, records: Iterable[Record], now: float) -> list[Record]:
         unwanted = []
@@ -217,5 +224,8 @@ class AtMostOnce:
 
     def _post(self, run: _Run) -> None:
         self._run = run
-        positions = [Position(assignment, offset) for assignment, offset in run.positions.items()]
+        positions = [
+            Position(assignment, offset, self._lanes[assignment].mark)
+            for assignment, offset in run.positions.items()
+        ]
         self._mailbox.post(Clear(positions, more=len(self._uncommitted) > 0))

@@ -125,7 +125,13 @@ class Route:
         self._offsets: Offsets = (
             AtLeastOnce(self._ready, mailbox)
             if self._keeps
-            else AtMostOnce(self._ready, mailbox, self._allowance, self._clear_later)
+            else AtMostOnce(
+                self._ready,
+                mailbox,
+                self._allowance,
+                self._clear_later,
+                lambda: f"{random.getrandbits(64):016x}",
+            )
         )
         self._delays = Delays(scheduler, self._due)
         self._pool = ExecutorPool(

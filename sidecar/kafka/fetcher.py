@@ -315,15 +315,16 @@ class Fetcher:
             log.warning("cannot read the committed offsets back yet: %s", problem)
             return
         # A partition that left meanwhile is not in current: others may have committed for it. So
-        # they have where more is committed: it left, and this member does not know it yet.
+        # they have where more is committed, or the same without our mark: it left, and this member
+        # does not know it yet.
         unknown = [position for position in self._unknown if position not in current]
         self._unknown = None
         applied = []
         for position in current:
-            offset = committed.get(position.assignment.partition, Committed(None, "")).offset
-            if offset == position.offset:
+            offset, mark = committed.get(position.assignment.partition, Committed(None, ""))
+            if offset == position.offset and mark == position.metadata:
                 applied.append(position)
-            elif offset is not None and offset > position.offset:
+            elif offset is not None and offset >= position.offset:
                 unknown.append(position)
         self._tell(self._sink.commit_done, CommitResult(applied, unknown=unknown))
 
