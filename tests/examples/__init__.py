@@ -1,0 +1,1 @@
+"""The examples, each started as its README says and sent records that are hard to carry."""
