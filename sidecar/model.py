@@ -8,6 +8,10 @@ from typing import Final, NamedTuple
 
 Header = tuple[str, bytes | None]
 
+# In place of a record's headers where the client library cannot read them (a name that is not
+# UTF-8); told by identity. Such a record cannot be sent.
+UNREADABLE_HEADERS: Final[list[Header]] = [("", None)]
+
 
 class Partition(NamedTuple):
     """A partition of a topic."""

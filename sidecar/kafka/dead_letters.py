@@ -29,7 +29,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from sidecar.kafka.errors import describe, is_fatal, kafka_error
-from sidecar.model import Header, Record
+from sidecar.model import UNREADABLE_HEADERS, Header, Record
 from sidecar.ports import Story
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,8 @@ def told_headers(record: Record, story: Story, group: str) -> list[Header]:
         Told.LAST_ATTEMPT: round(story.last_attempt_at * 1000),
         Told.ANSWER: story.answer or None,
     }
-    headers = [each for each in record.headers or () if not each[0].startswith(PREFIX)]
+    own = record.headers if record.headers is not UNREADABLE_HEADERS else None
+    headers = [each for each in own or () if not each[0].startswith(PREFIX)]
     headers += [(name.value, _told(value)) for name, value in told.items() if value is not None]
     return headers
 

@@ -165,10 +165,9 @@ class Fetcher:
                 self._serve_for(ROOM_WAIT_SECONDS)
 
     def _hand_over(self, messages: Sequence[Message]) -> None:
-        records = []
-        size_of_all = 0
+        records: list[Record] = []
+        size_of_all = largest = 0
         owned = self._owned
-        intake = self._intake
         for partition, offset, timestamp_ms, key, value, headers in messages:
             assignment = owned.get(partition)
             if assignment is None:
@@ -180,8 +179,10 @@ class Fetcher:
             assignment.fetched += 1
             assignment.next_offset = offset + 1
             size_of_all += size
-            intake.note_size(size)
+            if size > largest:
+                largest = size
             records.append(Record(assignment, offset, timestamp_ms, key, value, headers, size))
+        self._intake.note_size(largest)
         self._places.taken_bytes += size_of_all
         self._places.taken += len(records)
         if records:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -53,7 +53,7 @@ from sidecar.kafka.offsets import (
     with_offsets,
 )
 from sidecar.kafka.topics import Topics
-from sidecar.model import Partition
+from sidecar.model import UNREADABLE_HEADERS, Partition
 from sidecar.ports import Committed, Message, SourceListener
 
 _Done = Callable[[Exception | None], None]
@@ -61,6 +61,8 @@ _Done = Callable[[Exception | None], None]
 _client_log = logging.getLogger("sidecar.kafka.client")  # what librdkafka itself says
 
 GIVE_UP_SECONDS: Final = 3.0
+
+_new_tuple: Final[Any] = tuple.__new__  # makes a Message without a call of Python code
 
 
 class KafkaSource:
@@ -176,14 +178,8 @@ class KafkaSource:
                     taken += self._consumer.consume(limit - 1, 0)
         except KafkaException as failure:
             self._keep(source_error(kafka_error(failure)))
-        messages: list[Message] = []
         errors: list[tuple[RawMessage, KafkaError]] = []
-        for raw in taken:
-            error = raw.error()
-            if error is None:
-                messages.append(self._message(raw))
-            else:
-                errors.append((raw, error))
+        messages = self._messages(taken, errors)
         if self._changed and messages:
             messages = self._take_back(messages, self._changed)
         for raw, error in errors:
@@ -219,24 +215,39 @@ class KafkaSource:
         self._moved[partition] = offset
         self._changed.add(partition)
 
-    def _message(self, raw: RawMessage) -> Message:
-        topic, number, offset = raw.topic(), raw.partition(), raw.offset()
-        assert topic is not None
-        assert number is not None
-        assert offset is not None
-        partition = self._partitions.get((topic, number))
-        if partition is None:
-            partition = self._partitions[topic, number] = Partition(topic, number)
-        kind, timestamp = raw.timestamp()
-        value, key, headers = raw.value(), raw.key(), raw.headers()
-        return Message(
-            partition,
-            offset,
-            timestamp if kind else -1,
-            key,
-            value,
-            headers,  # type: ignore[arg-type]
-        )
+    def _messages(
+        self, taken: Iterable[RawMessage], errors: list[tuple[RawMessage, KafkaError]]
+    ) -> list[Message]:
+        """What is a message; errors gets what is none. Runs for every record: plain and flat."""
+        messages: list[Message] = []
+        append = messages.append
+        partitions = self._partitions
+        for raw in taken:
+            error = raw.error()
+            if error is not None:
+                errors.append((raw, error))
+                continue
+            where: Any = (raw.topic(), raw.partition())
+            partition = partitions.get(where)
+            if partition is None:
+                partition = partitions[where] = Partition(*where)
+            kind, timestamp = raw.timestamp()
+            try:
+                headers: Any = raw.headers()
+            except (SystemError, UnicodeDecodeError):
+                # The binding gives header names as text and fails on what is not UTF-8.
+                headers = UNREADABLE_HEADERS
+            offset: Any = raw.offset()
+            fields = (
+                partition,
+                offset,
+                timestamp if kind else -1,
+                raw.key(),
+                raw.value(),
+                headers,
+            )
+            append(_new_tuple(Message, fields))
+        return messages
 
     def _take_back(self, messages: list[Message], changed: set[Partition]) -> list[Message]:
         """The messages without those of the changed partitions, which are fetched again."""

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from sidecar.kafka.source import KafkaSource
-from sidecar.model import Partition
+from sidecar.model import UNREADABLE_HEADERS, Partition
 from sidecar.ports import SourceListener
 
 A, B = Partition("t", 0), Partition("t", 1)
@@ -115,3 +115,20 @@ def test_exception_between_loses_no_message() -> None:
     with pytest.raises(LookupError, match="between"):
         source.poll(10, 0.0)
     assert consumer.calls[-1] == ("seek", [(1, 5)])
+
+
+class UnreadableHeaders(Message):
+    """A message whose headers make the binding fail, as a name that is not UTF-8 does."""
+
+    def headers(self) -> None:
+        raise SystemError("<method 'headers'> returned a result with an exception set")
+
+
+def test_a_header_name_that_is_not_utf8_does_not_end_the_thread() -> None:
+    """The record comes without headers, marked as unreadable; its neighbours as they are."""
+    source, consumer = prepared(lambda _: None)
+    consumer.batch[1] = UnreadableHeaders(
+        topic="t", partition=1, offset=5, value=b"x", timestamp=(1, 1)
+    )
+    headers = [each.headers for each in source.poll(10, 0)]
+    assert [each is UNREADABLE_HEADERS for each in headers] == [False, True, False, False]
