@@ -9,6 +9,7 @@ import pytest
 from sidecar.model import OnExhausted
 from sidecar.settings import RetrySettings
 from tests.fakes.application import HANG, Reply, Request, answer
+from tests.fakes.broker import Protocol
 from tests.fakes.engine import GROUP, World
 
 PATIENT: Final = 1000.0
@@ -106,10 +107,17 @@ def test_a_record_that_waits_for_its_retry_does_not_hold_up_a_rebalance() -> Non
 
 def test_commits_and_rebalances_do_not_wait_for_each_other() -> None:
     """CTL-3: a commit every 10 ms, and 50 rebalances."""
-    world = World(partitions=4, members=2, commit_interval_seconds=0.01)
+    world = World(
+        partitions=4,
+        members=2,
+        commit_interval_seconds=0.01,
+        protocol=Protocol.EAGER,
+        behave=lambda request: answer(seconds=0.03 * (1 + request.offset % 5)),
+    )
     for _ in range(50):
         for partition in range(4):
             world.produce(5, partition)
+        world.run(0.05)
         world.broker.rejoin(world.broker.group(GROUP))
         world.run_until(lambda: world.lag() == 0, limit=5.0)
     assert world.broker.group(GROUP).generation >= 50

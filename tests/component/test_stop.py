@@ -104,6 +104,7 @@ def test_a_drain_before_the_application_was_there_leaves_no_timer() -> None:
     member = world.join()
     member.app.up = False
     world.run(5.0)
+    world.scheduler.wait_for(lambda: member.app.probes == 1, 1.0)
     member.drain()
     world.run(1.0)
     assert member.route_ended

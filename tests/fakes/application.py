@@ -70,6 +70,7 @@ class FakeApp:
         self.member: Final = member
         self.watch: Final = watch
         self.up = True
+        self.probes = 0  # under way
         self.requests: list[Request] = []
         self.executing: dict[FakeSlot, None] = {}  # in the order of their requests
 
@@ -150,9 +151,12 @@ class FakeDelivery:
         return FakeSlot(self._app)
 
     def probe(self, done: Callable[[str | None], None]) -> None:
-        self._app.scheduler.call_later(
-            REFUSED_SECONDS, lambda: done(None if self._app.up else "connection refused")
-        )
+        self._app.probes += 1
+        self._app.scheduler.call_later(REFUSED_SECONDS, self._probed, done)
+
+    def _probed(self, done: Callable[[str | None], None]) -> None:
+        self._app.probes -= 1
+        done(None if self._app.up else "connection refused")
 
     async def close(self) -> None:
         pass

@@ -143,7 +143,7 @@ class Judge:
             self._judged += 1
             log = self._broker.log(partition)
             assert log is not None
-            before = self._committed.setdefault(partition, log.start)
+            before = self._committed.get(partition, min(offset, log.start))
             if offset < before:
                 raise Broken(f"{member} commits {offset} of {partition} after {before}")
             if self._keeps:
