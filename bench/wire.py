@@ -114,7 +114,7 @@ class Count:
 
 async def by_bare(port: int, slots: int, total: int) -> None:
     encoder = RequestEncoder("/events/{topic}", f"127.0.0.1:{port}", "text/plain", HEAD_LIMIT)
-    request = encoder.encode(RECORDS[1], 1) + VALUE
+    request = b"".join(encoder.encode(RECORDS[1], 1))
     count = Count(total)
     loop = asyncio.get_running_loop()
     opened = [
@@ -159,7 +159,7 @@ async def by_httpx(port: int, slots: int, total: int) -> None:
 
         async def run() -> None:
             while True:
-                headers = split_head(encoder.encode(RECORDS[count.left % 1_000], 1))
+                headers = split_head(encoder.encode(RECORDS[count.left % 1_000], 1)[0])
                 url = f"http://127.0.0.1:{port}/events/orders"
                 (await client.post(url, headers=headers, content=VALUE)).raise_for_status()
                 if count.finished():

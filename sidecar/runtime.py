@@ -26,7 +26,7 @@ from sidecar import __version__
 from sidecar.admin.server import Address, AdminServer
 from sidecar.core.kafka_rules import OffsetReset
 from sidecar.core.places import Places
-from sidecar.delivery import TlsOptions, open_delivery
+from sidecar.delivery import TlsOptions, open_delivery, shape_of
 from sidecar.dispatch.route import Phase, Route
 from sidecar.errors import ConfigError, SidecarError
 from sidecar.kafka.client_config import consumer_config, producer_config
@@ -230,6 +230,7 @@ class Runtime:
             http2=route_settings.http2,
             probe_seconds=route_settings.timeout_seconds,
             answers=route_settings.answer_table,
+            shape=shape_of(route_settings, settings.kafka_text("bootstrap.servers")),
         )
         parking = self._parking(route_settings)
         route = Route(

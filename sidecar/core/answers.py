@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from sidecar.core.presets import Preset
 from sidecar.model import Outcome
 
 
@@ -28,16 +28,6 @@ class Verdict(NamedTuple):
     reason: str
     opens_breaker: bool = False
     unprocessed: bool = False
-
-
-class Preset(Enum):
-    """Whose rules the application was written for."""
-
-    DEFAULT = "default"
-    DAPR = "dapr"
-    KNATIVE = "knative"
-    PUBSUB = "pubsub"
-    LAMBDA = "lambda"
 
 
 APP_DROP: Final = "app_drop"  # the application asked for it: the record failed nothing

@@ -10,12 +10,13 @@ from sidecar.core.answers import DEFAULT_ANSWERS, AnswerTable
 from sidecar.core.target import TOPIC, Scheme, Target, parse_target
 from sidecar.delivery.connection import reading_of
 from sidecar.delivery.probe import Probe
-from sidecar.delivery.request import RequestEncoder
+from sidecar.delivery.request import RequestEncoder, Shape
+from sidecar.delivery.shapes import shape_of
 from sidecar.delivery.tls import TlsOptions
 from sidecar.delivery.wire import WireDelivery
 from sidecar.ports import Delivery
 
-__all__ = ["TlsOptions", "open_delivery"]
+__all__ = ["TlsOptions", "open_delivery", "shape_of"]
 
 PROBE_SECONDS: Final = 5.0
 
@@ -35,10 +36,12 @@ def open_delivery(
     static_headers: Sequence[tuple[str, str]] = (),
     probe_seconds: float = PROBE_SECONDS,
     answers: AnswerTable = DEFAULT_ANSWERS,
+    shape: Shape | None = None,
 ) -> Delivery:
     """The way to a target: the wire, or the client where HTTP/2 is wanted.
 
-    answers tells what is to be read of an answer beyond its status.
+    answers tells what is to be read of an answer beyond its status; shape makes the body of a
+    record, None takes its value.
     connections is how many the client keeps when idle; on the wire each slot keeps its own.
     probe_seconds is the route's timeout; a probe never takes longer than 5 s. Raises ValueError
     for a combination that makes no sense, and OSError for TLS files that cannot be read.
@@ -52,6 +55,7 @@ def open_delivery(
         max_header_bytes,
         headers_always,
         static_headers,
+        shape,
     )
     to_health = None if health is None else parse_target(health)
     if to_health is not None and TOPIC in to_health.path:

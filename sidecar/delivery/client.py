@@ -126,13 +126,13 @@ class ClientDelivery:
     async def post(
         self, record: Record, attempt: int, trace: Callable[..., Coroutine[Any, Any, None]]
     ) -> Result:
-        head = self._encoder.encode(record, attempt)
+        head, body = self._encoder.encode(record, attempt)
         # Not through the client's own builder, which adds headers.
         request = httpx.Request(
             "POST",
             self._origin + self._encoder.path(record.topic),
             headers=split_head(head),
-            content=record.value or b"",
+            content=body,
             extensions={"trace": trace},
         )
         response = await self._client.send(request, stream=True)

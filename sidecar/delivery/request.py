@@ -1,4 +1,7 @@
-"""A record becomes the head of one HTTP/1.1 request (encoding `raw`); its body is the value.
+"""A record becomes one HTTP/1.1 request: its head, and its body.
+
+By itself (encoding `raw`) the body is the value; a shape makes another body of the record, and
+says what of it need not travel in the head any more.
 
 Owned by a delivery, used on the event loop only. Invariants:
 
@@ -16,7 +19,7 @@ import json
 import re
 from binascii import b2a_base64
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from sidecar.core.target import TOPIC
@@ -28,22 +31,35 @@ _NAMES_KEPT: Final = 1024
 _LONGEST_NAME_KEPT: Final = 64
 
 # An empty value is plain as well; a leading colon would be taken for a byte sequence.
-_is_plain: Final = re.compile(rb"(?:[!-9;-~](?:[ -~]*[!-~])?)?").fullmatch
+is_plain: Final = re.compile(rb"(?:[!-9;-~](?:[ -~]*[!-~])?)?").fullmatch
 _is_plain_name: Final = re.compile(r"[A-Za-z0-9-]+").fullmatch
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_is_token: Final = re.compile(_TOKEN).fullmatch
+is_token: Final = re.compile(_TOKEN).fullmatch
 _is_field: Final = re.compile(rb"(?:[!-~](?:[ -~]*[!-~])?)?").fullmatch
-_is_type: Final = re.compile(_TOKEN + rb"/" + _TOKEN + rb"(?: *;[ -~]*)?").fullmatch
+is_type: Final = re.compile(_TOKEN + rb"/" + _TOKEN + rb"(?: *;[ -~]*)?").fullmatch
 
-_TRACE_NAMES: Final = ("traceparent", "tracestate", "baggage")
+TRACE_NAMES: Final = ("traceparent", "tracestate", "baggage")
 _FRAMING: Final = frozenset(
     ("host", "content-length", "transfer-encoding", "connection", "content-type")
 )
-_OWN_NAMES: Final = frozenset(("content-type", *_TRACE_NAMES))
+_OWN_NAMES: Final = frozenset(("content-type", *TRACE_NAMES))
 
 
 class Unsendable(SidecarError):
     """The record cannot be put into a request; the message says why."""
+
+
+class Shaped(NamedTuple):
+    """What a shape makes of a record."""
+
+    body: bytes
+    headers: list[Header] | None  # of the record: those that the head has to carry
+    type_line: bytes | None = None  # None: the record's own content type, or the default
+    lines: bytes = b""  # further lines of the head
+
+
+class Shape(Protocol):
+    def __call__(self, record: Record, attempt: int) -> Shaped: ...
 
 
 class _Name(NamedTuple):
@@ -62,6 +78,7 @@ class RequestEncoder:
         "_max_header_bytes",
         "_names",
         "_path_template",
+        "_shape",
         "_topics",
         "_type_line",
     )
@@ -74,8 +91,10 @@ class RequestEncoder:
         max_header_bytes: int,
         headers_always: bool = False,
         static_headers: Sequence[tuple[str, str]] = (),
+        shape: Shape | None = None,
     ) -> None:
         """Raise ValueError for what cannot be part of a request."""
+        self._shape = shape
         self._path_template = path_template
         for name, _ in static_headers:
             if name.lower() in _FRAMING:
@@ -90,8 +109,8 @@ class RequestEncoder:
     def path(self, topic: str) -> str:
         return self._path_template.replace(TOPIC, quote(topic, safe=""))
 
-    def encode(self, record: Record, attempt: int) -> bytes:
-        """The request's head up to and with the empty line. Raises Unsendable."""
+    def encode(self, record: Record, attempt: int) -> tuple[bytes, bytes]:
+        """The request: its head up to and with the empty line, and its body. Raises Unsendable."""
         topic = record.assignment.topic
         partition = record.assignment.number
         offset = record.offset
@@ -99,6 +118,13 @@ class RequestEncoder:
         key = record.key
         value = record.value
         template = self._topics.get(topic) or self._start(topic)
+        if self._shape is None:
+            body = b"" if value is None else value
+            headers = record.headers
+            type_line = None
+            lines = b""
+        else:
+            body, headers, type_line, lines = self._shape(record, attempt)
         head = template % (
             partition,
             offset,
@@ -106,24 +132,26 @@ class RequestEncoder:
             offset,
             timestamp,
             attempt,
-            0 if value is None else len(value),
+            len(body),
             timestamp,
         )
         if timestamp < 0:
             head = head.removesuffix(b"Kafka-Timestamp: -1\r\n")
-        if record.headers or self._headers_always:
-            head += self._record_headers(record.headers or [])
+        if headers or self._headers_always:
+            head += self._record_headers(headers or [], record.headers or [], type_line)
         else:
-            head += self._type_line
+            head += self._type_line if type_line is None else type_line
         if key is not None:
-            head += b"Kafka-Key: %b\r\n" % (key if _is_plain(key) else _byte_sequence(key))
+            head += b"Kafka-Key: %b\r\n" % (key if is_plain(key) else byte_sequence(key))
+        if lines:
+            head += lines
         head += b"Kafka-Tombstone: true\r\n\r\n" if value is None else b"\r\n"
         if len(head) > self._max_header_bytes:
             raise Unsendable(
                 f"the request's head has {len(head)} bytes,"
                 f" max_header_bytes is {self._max_header_bytes}"
             )
-        return head
+        return head, body
 
     def _start(self, topic: str) -> bytes:
         """The part of the head that is the same for all records of a topic, as a template."""
@@ -131,7 +159,7 @@ class RequestEncoder:
         fixed = b"POST %b HTTP/1.1\r\n%bKafka-Topic: %b\r\n" % (
             self.path(topic).encode("ascii"),
             self._fixed,
-            raw if _is_plain(raw) else _byte_sequence(raw),
+            raw if is_plain(raw) else byte_sequence(raw),
         )
         template = (
             fixed.replace(b"%", b"%%")
@@ -145,8 +173,10 @@ class RequestEncoder:
         self._topics[topic] = template
         return template
 
-    def _record_headers(self, headers: list[Header]) -> bytes:
-        """The lines made from the record's headers, with the content type among them."""
+    def _record_headers(
+        self, headers: list[Header], every: list[Header], type_line: bytes | None
+    ) -> bytes:
+        """The lines made from these of the record's headers, with the content type among them."""
         names = self._names
         whole = self._headers_always
         own: dict[str, bytes] = {}
@@ -156,16 +186,17 @@ class RequestEncoder:
             if value is None or not kept.prefix:
                 whole = True
                 continue
-            plain = _is_plain(value)
-            lines.append(kept.prefix + (value if plain else _byte_sequence(value)))
+            plain = is_plain(value)
+            lines.append(kept.prefix + (value if plain else byte_sequence(value)))
             if kept.own and plain and value:
                 own[kept.own] = value  # of repeated ones the last, as Kafka's clients do
         if whole:
-            lines.append(b"Kafka-Headers: " + _byte_sequence(_as_json(headers)))
-        lines += [b"%b: %b" % (name.encode(), own[name]) for name in _TRACE_NAMES if name in own]
+            lines.append(b"Kafka-Headers: " + byte_sequence(_as_json(every)))
+        lines += [b"%b: %b" % (name.encode(), own[name]) for name in TRACE_NAMES if name in own]
         lines.append(b"")
-        own_type = own.get("content-type", b"")
-        type_line = b"Content-Type: %b\r\n" % own_type if _is_type(own_type) else self._type_line
+        if type_line is None:
+            own_type = own.get("content-type", b"")
+            type_line = type_line_of(own_type) if is_type(own_type) else self._type_line
         return type_line + b"\r\n".join(lines)
 
     def _name(self, name: str) -> _Name:
@@ -191,12 +222,22 @@ def split_head(head: bytes) -> list[tuple[bytes, bytes]]:
 def _line(name: str, value: str) -> bytes:
     """A header line of the configuration; record data never comes this way."""
     raw_name, raw_value = name.encode(), value.encode()
-    if not _is_token(raw_name) or not _is_field(raw_value):
+    if not is_token(raw_name) or not _is_field(raw_value):
         raise ValueError(f"{name!r}: {value!r} is not a legal header")
     return b"%b: %b\r\n" % (raw_name, raw_value)
 
 
-def _byte_sequence(value: bytes) -> bytes:
+def identity_of(record: Record) -> str:
+    """What Idempotency-Key says, without its quotes."""
+    topic = quote(record.topic, safe="")
+    return f"{topic}/{record.partition}/{record.offset}/{record.timestamp_ms}"
+
+
+def type_line_of(content_type: bytes) -> bytes:
+    return b"Content-Type: %b\r\n" % content_type
+
+
+def byte_sequence(value: bytes) -> bytes:
     return b":%b:" % b2a_base64(value, newline=False)
 
 

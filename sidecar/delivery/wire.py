@@ -40,7 +40,7 @@ class WireSlot:
 
     def send(self, record: Record, attempt: int, done: Done) -> None:
         try:
-            head = self._encode(record, attempt)
+            head, body = self._encode(record, attempt)
         except Unsendable as error:
             failed = Failed(FailureKind.UNSENDABLE, str(error), sent=False)
             self._unsendable = self._delivery.loop.call_soon(done, failed)
@@ -51,7 +51,7 @@ class WireSlot:
             if connection is not None:
                 connection.abort()
             connection = self._connection = self._delivery.connect()
-        connection.request(head, record.value or b"", done)
+        connection.request(head, body, done)
 
     def abort(self) -> bool:
         if self._unsendable is not None:

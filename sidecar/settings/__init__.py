@@ -7,6 +7,7 @@ environment, file; problems: errors in the operator's words; loading: all of it 
 from __future__ import annotations
 
 from sidecar.core.kafka_rules import OffsetReset
+from sidecar.settings.contract import CloudEventsSettings
 from sidecar.settings.loading import json_schema, load_settings
 from sidecar.settings.tree import (
     AdminSettings,
@@ -22,6 +23,7 @@ from sidecar.settings.tree import (
 __all__ = [
     "AdminSettings",
     "AppSettings",
+    "CloudEventsSettings",
     "DeadLetterSettings",
     "LogSettings",
     "OffsetReset",

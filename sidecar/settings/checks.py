@@ -13,6 +13,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from sidecar.core.kafka_rules import MAX_POLL_INTERVAL_MS
+from sidecar.core.presets import ENCODINGS, Encoding, Preset
 from sidecar.core.target import Scheme
 from sidecar.errors import Problem
 from sidecar.model import Guarantee, OnExhausted
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from sidecar.settings.tree import RouteSettings, Settings, TlsSettings
 
 _LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+
+_OWN_ATTRIBUTES = frozenset(
+    ("specversion", "id", "source", "type", "time", "datacontenttype", "data", "partitionkey")
+)
 
 
 def number(value: float) -> str:
@@ -33,6 +38,7 @@ def route_problems(route: RouteSettings) -> list[Problem]:
         *_source_problems(route),
         *_guarantee_problems(route),
         *_failure_problems(route),
+        *_contract_problems(route),
         *_tls_problems(route),
     ]
 
@@ -119,6 +125,25 @@ def _failure_problems(route: RouteSettings) -> Iterator[Problem]:
             f"({number(retry.initial_backoff_seconds)}) must not be above max_backoff_seconds"
             f" ({number(retry.max_backoff_seconds)})",
         )
+
+
+def _contract_problems(route: RouteSettings) -> Iterator[Problem]:
+    preset, encoding, cloudevents = route.preset, route.encoding, route.cloudevents
+    if encoding not in ENCODINGS[preset]:
+        fits = " or ".join(each.value for each in ENCODINGS[preset])
+        yield Problem("encoding", f"{encoding.value} is not what {preset.value} sends: {fits}")
+    if cloudevents is None:
+        return
+    if encoding is not Encoding.CLOUDEVENTS:
+        yield Problem("cloudevents", "needs encoding: cloudevents")
+    for name in cloudevents.extensions:
+        if name in _OWN_ATTRIBUTES:
+            yield Problem(
+                f"cloudevents.extensions.{name}", "is made by the sidecar: choose another name"
+            )
+    fixed = {Preset.DAPR: "structured", Preset.KNATIVE: "binary"}.get(preset)
+    if fixed and cloudevents.mode not in (None, fixed):
+        yield Problem("cloudevents.mode", f"is {fixed} with preset: {preset.value}")
 
 
 def _tls_problems(route: RouteSettings) -> Iterator[Problem]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import combinations
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from sidecar.core.answers import SETTABLE, clash, parse_statuses
 from sidecar.errors import Problem
 from sidecar.model import Outcome
+from sidecar.settings.fields import Section
 from sidecar.settings.problems import nearest, refusal
 
 _OUTCOMES: Final = {outcome.value: outcome for outcome in SETTABLE}
@@ -63,3 +64,29 @@ Answers = Annotated[
     PlainSerializer(_plain_answers),
     WithJsonSchema(ANSWERS_SCHEMA),
 ]
+
+
+AttributeName = Annotated[str, Field(pattern="^[a-z0-9]{1,20}$")]
+AttributeValue = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+class CloudEventsSettings(Section):
+    """The attributes of records that are no CloudEvents themselves."""
+
+    source: str | None = Field(
+        default=None,
+        pattern="^[!-~]+$",
+        description="{topic} stands for the record's topic; default: /kafka/{topic}, with preset"
+        " dapr: Dapr",
+    )
+    type: AttributeValue | None = Field(
+        default=None,
+        description="{topic} stands for the record's topic; default: kafka.record, with preset"
+        " dapr: com.dapr.event.sent",
+    )
+    mode: Literal["binary", "structured"] | None = Field(
+        default=None, description="default: binary, with preset dapr: structured"
+    )
+    extensions: Mapping[AttributeName, AttributeValue] = Field(
+        default_factory=dict, description="further attributes, the same for every record"
+    )

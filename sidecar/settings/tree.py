@@ -25,7 +25,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from sidecar.core.answers import AnswerTable, Preset, answer_table
+from sidecar.core.answers import AnswerTable, answer_table
 from sidecar.core.kafka_rules import (
     EMBEDDED,
     OffsetReset,
@@ -33,11 +33,12 @@ from sidecar.core.kafka_rules import (
     check_kafka_properties,
     is_secret,
 )
+from sidecar.core.presets import ENCODINGS, Encoding, Preset
 from sidecar.core.target import Target, parse_target
 from sidecar.errors import Problem
 from sidecar.model import Guarantee, OnExhausted
 from sidecar.settings.checks import route_problems, settings_problems
-from sidecar.settings.contract import Answers
+from sidecar.settings.contract import Answers, CloudEventsSettings
 from sidecar.settings.fields import (
     KAFKA_SCHEMA,
     Count,
@@ -95,6 +96,10 @@ def _default_name(data: Mapping[str, Any]) -> str:
     if data.get("topics"):
         return str(data["topics"][0])
     return re.sub(r"[^A-Za-z0-9_]+", "-", data.get("pattern") or "").strip("-") or "route"
+
+
+def _default_encoding(data: Mapping[str, Any]) -> Encoding:
+    return ENCODINGS[data.get("preset", Preset.DEFAULT)][0]
 
 
 def _default_threshold(data: Mapping[str, Any]) -> int:
@@ -187,7 +192,15 @@ class RouteSettings(Section):
     )
     preset: Preset = Field(
         default=Preset.DEFAULT,
-        description="whose rules the app was written for; they decide what its answers mean",
+        description="whose rules the app was written for: what it is sent, and what its answers"
+        " mean",
+    )
+    encoding: Encoding = Field(
+        default_factory=_default_encoding,
+        description="what a record looks like in a request; default: raw, or as the preset has it",
+    )
+    cloudevents: CloudEventsSettings | None = Field(
+        default=None, description="attributes of records that are no CloudEvents themselves"
     )
     answers: Answers = Field(
         default_factory=dict,

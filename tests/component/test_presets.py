@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.answers import Preset
+from sidecar.core.presets import Preset
 from sidecar.model import Answer, Guarantee, OnExhausted, Outcome, Record, Result
 from sidecar.settings import RetrySettings
 from tests.fakes.application import Reply, Request, answer

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.answers import SETTABLE, Preset, answer_table, parse_statuses
+from sidecar.core.answers import SETTABLE, answer_table, parse_statuses
 from sidecar.core.classify import classify
+from sidecar.core.presets import Preset
 from sidecar.delivery.connection import ANSWER_LIMIT, Reading, reading_of
 from sidecar.errors import ConfigError
 from sidecar.model import Answer, Outcome
