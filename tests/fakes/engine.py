@@ -12,13 +12,11 @@ Owner: the test. Invariants:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any, Final
 
-from sidecar.core.commands import Command
 from sidecar.core.places import Places
 from sidecar.dispatch.at_most_once import AtMostOnce
 from sidecar.dispatch.route import Phase, Route
@@ -32,96 +30,13 @@ from tests.fakes.broker import FakeBroker, FakeSource, Protocol
 from tests.fakes.clock import SimulatedScheduler
 from tests.fakes.judge import Broken, Judge
 from tests.fakes.parking import Done, FakeParking
+from tests.fakes.process import Crashed, MemberClock, SimulatedMailbox
 
 TOPIC: Final = "orders"
 GROUP: Final = "billing"
 SESSION_SECONDS: Final = 10.0
 # How far time moves after a step; None: not even what is due on the loops is run.
 MOVES: Final[Sequence[float | None]] = (None, None, 0.0, 0.002, 0.01, 0.05)
-
-
-class Crashed(BaseException):
-    """Unwinds the fetch thread of a member that is no more."""
-
-
-class MemberTimer:
-    """A callback of one process. It is run when it is due, or when the loop is free again."""
-
-    __slots__ = ("_callback", "_clock", "cancelled")
-
-    def __init__(self, clock: MemberClock, callback: Callable[[], object]) -> None:
-        self._clock = clock
-        self._callback = callback
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-    def due(self) -> None:
-        if self._clock.stalled:
-            self._clock.overdue.append(self)
-        elif self._clock.alive and not self.cancelled:
-            self._callback()
-
-
-class MemberClock:
-    """ports.Scheduler for one process: its callbacks die with it, and wait while it is stalled."""
-
-    def __init__(self, scheduler: SimulatedScheduler) -> None:
-        self._scheduler = scheduler
-        self.alive = True
-        self.stalled = False
-        self.overdue: list[MemberTimer] = []
-
-    def time(self) -> float:
-        return self._scheduler.time()
-
-    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> MemberTimer:
-        timer = MemberTimer(self, lambda: callback(*args))
-        self._scheduler.call_at(when, timer.due)
-        return timer
-
-    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> MemberTimer:
-        return self.call_at(self.time() + delay, callback, *args)
-
-    def call_soon(self, callback: Callable[..., object], *args: Any) -> MemberTimer:
-        return self.call_at(self.time(), callback, *args)
-
-    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> MemberTimer:
-        return self.call_at(self.time(), callback, *args)
-
-    def stall(self, seconds: float) -> None:
-        """The loop is busy with something else; the fetch thread is not."""
-        self.stalled = True
-        self._scheduler.call_later(seconds, self.go_on)
-
-    def go_on(self) -> None:
-        self.stalled = False
-        overdue, self.overdue = self.overdue, []
-        for timer in overdue:
-            timer.due()
-
-    def wait_for(self, condition: Callable[[], bool], timeout: float) -> None:
-        """On the fetch thread: let the world go on."""
-        self._scheduler.wait_for(lambda: condition() or not self.alive, timeout)
-        if not self.alive:
-            raise Crashed
-
-
-class SimulatedMailbox:
-    """ports.Mailbox: whoever waits for a command lets the world go on meanwhile."""
-
-    def __init__(self, clock: MemberClock) -> None:
-        self._clock = clock
-        self._commands: deque[Command] = deque()
-
-    def post(self, command: Command) -> None:
-        self._commands.append(command)
-
-    def receive(self, timeout: float) -> Command | None:
-        if timeout > 0 and not self._commands:
-            self._clock.wait_for(lambda: bool(self._commands), timeout)
-        return self._commands.popleft() if self._commands else None
 
 
 class SteppedSource(FakeSource):
