@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -165,7 +166,9 @@ def test_end_to_end(start: Start, tmp_path: Path) -> None:
         for case in CASES
         if len(case.value or b"") < 100_000 and not any("\0" in name for name, _ in case.headers)
     ]
-    services = [start(language) for language in LANGUAGES]
+    services = [
+        start(language) for language in LANGUAGES if not language.missing or os.environ.get("CI")
+    ]
     with EmbeddedBroker() as broker, Scene(tmp_path) as scene:
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
         routes = []
