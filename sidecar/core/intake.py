@@ -67,7 +67,7 @@ class Intake:
 
     def worthwhile(self) -> int:
         """For how many free places it pays to ask while the buffer is nearly full."""
-        return max(1, min(self._places.threshold // 4, 256))
+        return max(1, min(self._places.threshold // 8, 256))
 
     def note_size(self, size: int) -> None:
         self._largest = max(self._largest, size)

@@ -310,8 +310,8 @@ def test_there_is_always_one_that_is_not_paused() -> None:
 
 
 def test_nobody_is_paused_where_there_was_room_all_the_time() -> None:
-    assert reviewed([70, 5], paused=[], full=True) == [0]
-    assert reviewed([70, 5], paused=[], full=False) == []
+    assert reviewed([70, 10], paused=[], full=True) == [0]
+    assert reviewed([70, 10], paused=[], full=False) == []
 
 
 def test_each_review_looks_at_its_own_second_only() -> None:
