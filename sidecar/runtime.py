@@ -26,7 +26,7 @@ from sidecar import __version__
 from sidecar.admin.server import Address, AdminServer
 from sidecar.core.kafka_rules import OffsetReset
 from sidecar.core.places import Places
-from sidecar.delivery import TlsOptions, open_delivery, shape_of
+from sidecar.delivery import Credentials, TlsOptions, open_delivery, shape_of
 from sidecar.dispatch.route import Phase, Route
 from sidecar.errors import ConfigError, SidecarError
 from sidecar.kafka.client_config import consumer_config, producer_config
@@ -38,7 +38,7 @@ from sidecar.kafka.source import KafkaSource
 from sidecar.model import Guarantee
 from sidecar.overview import Overview, Watched
 from sidecar.ports import Delivery, Parking
-from sidecar.settings import RouteSettings, Settings
+from sidecar.settings import AuthSettings, RouteSettings, Settings
 
 log = logging.getLogger(__name__)
 
@@ -231,6 +231,7 @@ class Runtime:
             probe_seconds=route_settings.timeout_seconds,
             answers=route_settings.answer_table,
             shape=shape_of(route_settings, settings.kafka_text("bootstrap.servers")),
+            credentials=_credentials(route_settings),
         )
         parking = self._parking(route_settings)
         route = Route(
@@ -276,6 +277,11 @@ class Runtime:
             self.settings.group_of(route_settings),
             self._tell,
         )
+
+
+def _credentials(route: RouteSettings) -> Credentials:
+    auth = route.auth or AuthSettings()
+    return Credentials(route.headers, auth.bearer, auth.signature)
 
 
 @contextlib.contextmanager

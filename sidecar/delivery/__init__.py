@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
 from typing import Final
 
 from sidecar.core.answers import DEFAULT_ANSWERS, AnswerTable
 from sidecar.core.target import TOPIC, Scheme, Target, parse_target
 from sidecar.delivery.connection import reading_of
+from sidecar.delivery.credentials import Credentials, Refreshed
 from sidecar.delivery.probe import Probe
 from sidecar.delivery.request import RequestEncoder, Shape
 from sidecar.delivery.shapes import shape_of
@@ -16,7 +17,7 @@ from sidecar.delivery.tls import TlsOptions
 from sidecar.delivery.wire import WireDelivery
 from sidecar.ports import Delivery
 
-__all__ = ["TlsOptions", "open_delivery", "shape_of"]
+__all__ = ["Credentials", "TlsOptions", "open_delivery", "shape_of"]
 
 PROBE_SECONDS: Final = 5.0
 
@@ -33,29 +34,32 @@ def open_delivery(
     connections: int,
     tls: TlsOptions | None = None,
     http2: bool = False,
-    static_headers: Sequence[tuple[str, str]] = (),
     probe_seconds: float = PROBE_SECONDS,
     answers: AnswerTable = DEFAULT_ANSWERS,
     shape: Shape | None = None,
+    credentials: Credentials | None = None,
 ) -> Delivery:
     """The way to a target: the wire, or the client where HTTP/2 is wanted.
 
     answers tells what is to be read of an answer beyond its status; shape makes the body of a
-    record, None takes its value.
+    record, None takes its value; credentials are what the application knows the sidecar by.
     connections is how many the client keeps when idle; on the wire each slot keeps its own.
     probe_seconds is the route's timeout; a probe never takes longer than 5 s. Raises ValueError
     for a combination that makes no sense, and OSError for TLS files that cannot be read.
     """
     if http2 and target.scheme is not Scheme.HTTPS:
         raise ValueError("HTTP/2 needs an https target")
+    credentials = credentials or Credentials()
+    signer = credentials.signer(time.time)
     encoder = RequestEncoder(
         target.path,
         target.authority,
         content_type,
         max_header_bytes,
         headers_always,
-        static_headers,
+        credentials.lines(),
         shape,
+        signer,
     )
     to_health = None if health is None else parse_target(health)
     if to_health is not None and TOPIC in to_health.path:
@@ -64,8 +68,9 @@ def open_delivery(
     context = (tls or TlsOptions()).context() if secure else None
     seconds = min(probe_seconds, PROBE_SECONDS)
     probe = Probe(loop, target, to_health, seconds, context)
+    delivery: Delivery
     if not http2:
-        return WireDelivery(
+        delivery = WireDelivery(
             target,
             encoder,
             loop,
@@ -74,16 +79,20 @@ def open_delivery(
             tls=context,
             reading=reading_of(answers),
         )
-    # Imported by those alone who need it: it is a good part of a start.
-    from sidecar.delivery.client import ClientDelivery  # noqa: PLC0415
+    else:
+        # Imported by those alone who need it: it is a good part of a start.
+        from sidecar.delivery.client import ClientDelivery  # noqa: PLC0415
 
-    return ClientDelivery(
-        target,
-        encoder,
-        loop,
-        idle_seconds=idle_seconds,
-        connections=connections,
-        probe=probe,
-        tls=(tls or TlsOptions()).context(),  # its own: httpx changes the protocols it offers
-        reading=reading_of(answers),
-    )
+        delivery = ClientDelivery(
+            target,
+            encoder,
+            loop,
+            idle_seconds=idle_seconds,
+            connections=connections,
+            probe=probe,
+            tls=(tls or TlsOptions()).context(),  # its own: httpx changes the protocols it offers
+            reading=reading_of(answers),
+        )
+    if credentials.may_change:
+        return Refreshed(delivery, loop, credentials, encoder, signer)
+    return delivery

@@ -18,10 +18,11 @@ from __future__ import annotations
 import json
 import re
 from binascii import b2a_base64
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote
 
+from sidecar.core.credentials import header_line
 from sidecar.core.target import TOPIC
 from sidecar.errors import SidecarError
 from sidecar.model import Header, Record
@@ -35,13 +36,9 @@ is_plain: Final = re.compile(rb"(?:[!-9;-~](?:[ -~]*[!-~])?)?").fullmatch
 _is_plain_name: Final = re.compile(r"[A-Za-z0-9-]+").fullmatch
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 is_token: Final = re.compile(_TOKEN).fullmatch
-_is_field: Final = re.compile(rb"(?:[!-~](?:[ -~]*[!-~])?)?").fullmatch
 is_type: Final = re.compile(_TOKEN + rb"/" + _TOKEN + rb"(?: *;[ -~]*)?").fullmatch
 
 TRACE_NAMES: Final = ("traceparent", "tracestate", "baggage")
-_FRAMING: Final = frozenset(
-    ("host", "content-length", "transfer-encoding", "connection", "content-type")
-)
 _OWN_NAMES: Final = frozenset(("content-type", *TRACE_NAMES))
 
 
@@ -73,12 +70,14 @@ class RequestEncoder:
     """Encodes the records of one route for one target."""
 
     __slots__ = (
-        "_fixed",
+        "_fixed_lines",
         "_headers_always",
+        "_host_line",
         "_max_header_bytes",
         "_names",
         "_path_template",
         "_shape",
+        "_sign",
         "_topics",
         "_type_line",
     )
@@ -90,21 +89,29 @@ class RequestEncoder:
         default_content_type: str,
         max_header_bytes: int,
         headers_always: bool = False,
-        static_headers: Sequence[tuple[str, str]] = (),
+        fixed_lines: bytes = b"",
         shape: Shape | None = None,
+        sign: Callable[[Record, bytes], bytes] | None = None,
     ) -> None:
-        """Raise ValueError for what cannot be part of a request."""
+        """fixed_lines go out with every request. Raises ValueError for what cannot be sent."""
+        self._sign = sign
         self._shape = shape
         self._path_template = path_template
-        for name, _ in static_headers:
-            if name.lower() in _FRAMING:
-                raise ValueError(f"{name!r} is the sidecar's own header")
-        self._fixed = _line("Host", host) + b"".join(_line(*pair) for pair in static_headers)
-        self._type_line = _line("Content-Type", default_content_type)
+        self._host_line = header_line("Host", host)
+        self._fixed_lines = fixed_lines
+        self._type_line = header_line("Content-Type", default_content_type)
         self._max_header_bytes = max_header_bytes
         self._headers_always = headers_always
         self._topics: dict[str, bytes] = {}
         self._names: dict[str, _Name] = {}
+
+    def set_fixed_lines(self, lines: bytes) -> bool:
+        """Send these from now on. False if they are what is sent already."""
+        changed = lines != self._fixed_lines
+        if changed:
+            self._fixed_lines = lines
+            self._topics.clear()
+        return changed
 
     def path(self, topic: str) -> str:
         return self._path_template.replace(TOPIC, quote(topic, safe=""))
@@ -145,6 +152,8 @@ class RequestEncoder:
             head += b"Kafka-Key: %b\r\n" % (key if is_plain(key) else byte_sequence(key))
         if lines:
             head += lines
+        if self._sign is not None:
+            head += self._sign(record, body)
         head += b"Kafka-Tombstone: true\r\n\r\n" if value is None else b"\r\n"
         if len(head) > self._max_header_bytes:
             raise Unsendable(
@@ -158,7 +167,7 @@ class RequestEncoder:
         raw = topic.encode()
         fixed = b"POST %b HTTP/1.1\r\n%bKafka-Topic: %b\r\n" % (
             self.path(topic).encode("ascii"),
-            self._fixed,
+            self._host_line + self._fixed_lines,
             raw if is_plain(raw) else byte_sequence(raw),
         )
         template = (
@@ -217,14 +226,6 @@ def split_head(head: bytes) -> list[tuple[bytes, bytes]]:
     """The header lines of an encoded head as pairs, for clients that write heads themselves."""
     lines = head[:-4].split(b"\r\n")[1:]
     return [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
-
-
-def _line(name: str, value: str) -> bytes:
-    """A header line of the configuration; record data never comes this way."""
-    raw_name, raw_value = name.encode(), value.encode()
-    if not is_token(raw_name) or not _is_field(raw_value):
-        raise ValueError(f"{name!r}: {value!r} is not a legal header")
-    return b"%b: %b\r\n" % (raw_name, raw_value)
 
 
 def identity_of(record: Record) -> str:

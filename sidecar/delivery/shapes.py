@@ -15,7 +15,8 @@ def shape_of(route: RouteSettings, bootstrap_servers: str) -> Shape | None:
     match route.preset, route.encoding:
         case Preset.DAPR, encoding:
             wraps = encoding is Encoding.CLOUDEVENTS
-            return DaprShape(_wrapping(route) if wraps else None, _pubsub_name(route))
+            wrapping = _wrapping(route) if wraps else None
+            return DaprShape(wrapping, _pubsub_name(route), route.headers)
         case Preset.KNATIVE, _:
             return CloudEventShape(_wrapping(route), unpack=True)
         case _, Encoding.CLOUDEVENTS:

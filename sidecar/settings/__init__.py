@@ -7,8 +7,9 @@ environment, file; problems: errors in the operator's words; loading: all of it 
 from __future__ import annotations
 
 from sidecar.core.kafka_rules import OffsetReset
-from sidecar.settings.contract import CloudEventsSettings
+from sidecar.settings.contract import AuthSettings, CloudEventsSettings
 from sidecar.settings.loading import json_schema, load_settings
+from sidecar.settings.secrets import Secret
 from sidecar.settings.tree import (
     AdminSettings,
     AppSettings,
@@ -23,12 +24,14 @@ from sidecar.settings.tree import (
 __all__ = [
     "AdminSettings",
     "AppSettings",
+    "AuthSettings",
     "CloudEventsSettings",
     "DeadLetterSettings",
     "LogSettings",
     "OffsetReset",
     "RetrySettings",
     "RouteSettings",
+    "Secret",
     "Settings",
     "TlsSettings",
     "json_schema",

@@ -128,6 +128,12 @@ def _failure_problems(route: RouteSettings) -> Iterator[Problem]:
 
 
 def _contract_problems(route: RouteSettings) -> Iterator[Problem]:
+    if route.auth is not None and route.auth.bearer is not None:
+        for name in route.headers:
+            if name.lower() == "authorization":
+                yield Problem(
+                    f"headers.{name}", "is given as well as auth.bearer: keep one of them"
+                )
     preset, encoding, cloudevents = route.preset, route.encoding, route.cloudevents
     if encoding not in ENCODINGS[preset]:
         fits = " or ".join(each.value for each in ENCODINGS[preset])

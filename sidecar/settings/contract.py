@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import combinations
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from sidecar.core.answers import SETTABLE, clash, parse_statuses
+from sidecar.core.credentials import bearer_value, header_line, is_own_header, signing_keys
 from sidecar.errors import Problem
 from sidecar.model import Outcome
 from sidecar.settings.fields import Section
 from sidecar.settings.problems import nearest, refusal
+from sidecar.settings.secrets import SECRET_SCHEMA, Secret, hide_all
 
 _OUTCOMES: Final = {outcome.value: outcome for outcome in SETTABLE}
 
@@ -68,6 +71,64 @@ Answers = Annotated[
 
 AttributeName = Annotated[str, Field(pattern="^[a-z0-9]{1,20}$")]
 AttributeValue = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+def _headers(value: object) -> Mapping[str, Secret]:
+    if not isinstance(value, Mapping):
+        raise refusal([Problem("", "must be a mapping of header names to values")])
+    problems: list[Problem] = []
+    headers: dict[str, Secret] = {}
+    for name, given in value.items():
+        try:
+            secret = Secret.parse(given)
+        except PydanticCustomError as error:
+            problems += [
+                Problem(str(name), each.message) for each in (error.context or {})["problems"]
+            ]
+            continue
+        try:
+            header_line(str(name), secret.known)
+        except ValueError as error:
+            problems.append(Problem("", str(error)))
+            continue
+        if is_own_header(name):
+            problems.append(Problem(name, "is the sidecar's own header"))
+        if name.lower() in (each.lower() for each in headers):
+            problems.append(Problem(name, "is given twice"))
+        headers[name] = secret
+    if problems:
+        raise refusal(problems)
+    return MappingProxyType(headers)
+
+
+Headers = Annotated[
+    Mapping[str, Secret],
+    PlainValidator(_headers),
+    PlainSerializer(hide_all),
+    WithJsonSchema({"type": "object", "additionalProperties": SECRET_SCHEMA}),
+]
+
+
+def _checked(check: Callable[[str], object]) -> AfterValidator:
+    def validated(secret: Secret | None) -> Secret | None:
+        if secret is not None:
+            check(secret.known)
+        return secret
+
+    return AfterValidator(validated)
+
+
+class AuthSettings(Section):
+    """How the app knows that a request is the sidecar's. Files are read again when they change."""
+
+    bearer: Annotated[Secret | None, _checked(bearer_value)] = Field(
+        default=None, description="token that is sent as Authorization: Bearer"
+    )
+    signature: Annotated[Secret | None, _checked(signing_keys)] = Field(
+        default=None,
+        description="secret (whsec_…) that requests are signed with, by Standard Webhooks; several"
+        " with blanks between while one replaces the other",
+    )
 
 
 class CloudEventsSettings(Section):

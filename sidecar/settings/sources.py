@@ -30,10 +30,13 @@ from sidecar.settings.problems import (
     item_of,
     may_be_null,
     model_of,
+    parts_of,
 )
+from sidecar.settings.secrets import Secret, read_secret_file
 
 PREFIX = "SIDECAR_"
 _KAFKA = "kafka"
+_ROUTES = "routes"
 
 # What a kubelet sets for a Service whose name begins with sidecar: <NAME>_SERVICE_HOST and so on,
 # and <NAME>_PORT, which is told from a mistyped setting by its value.
@@ -73,6 +76,9 @@ class Layer(PydanticBaseSettingsSource):
             said = above.get(_KAFKA, {})
             mine = {name: value for name, value in kafka.items() if name not in said}
             tree[_KAFKA] = dict(_resolved(mine, self._env, self._problems))
+        if _ROUTES in tree:
+            said = above.get(_ROUTES)
+            tree[_ROUTES] = _revealed(tree[_ROUTES], said, (_ROUTES,), self._env, self._problems)
         return tree
 
 
@@ -142,20 +148,36 @@ def _resolved(
 def _read_reference(reference: Mapping[str, Any], env: Mapping[str, str]) -> str:
     match reference:
         case {"file": str(path), **rest} if not rest:
-            try:
-                text = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-            except OSError as error:
-                raise ValueError(f"cannot read {path}: {error.strerror}") from None
-            except UnicodeDecodeError:
-                raise ValueError(f"{path} is not UTF-8 text") from None
-            if not text:
-                raise ValueError(f"{path} is empty")
-            return text
+            return read_secret_file(Path(path))
         case {"env": str(variable), **rest} if not rest:
             if not env.get(variable):
                 raise ValueError(f"the environment has no {variable}, or it is empty")
             return env[variable]
     raise ValueError("must be a value, {file: PATH} or {env: NAME}")
+
+
+def _revealed(
+    node: Any, above: Any, path: TreePath, env: Mapping[str, str], problems: list[Problem]
+) -> Any:
+    """The node with secrets in place of {env: NAME}; files are for the settings to read."""
+    if isinstance(node, list):
+        return [
+            _revealed(each, None, (*path, index), env, problems) for index, each in enumerate(node)
+        ]
+    if not isinstance(node, dict):
+        return node
+    result: Tree = {}
+    for key, value in node.items():
+        over = above.get(key) if isinstance(above, dict) else None
+        if isinstance(value, dict) and value.keys() == {"env"}:
+            if over is None:
+                try:
+                    result[key] = SecretStr(_read_reference(value, env))
+                except ValueError as error:
+                    problems.append(Problem(dotted((*path, key)), str(error)))
+        else:
+            result[key] = _revealed(value, over, (*path, key), env, problems)
+    return result
 
 
 # --- file ---------------------------------------------------------------------------------------
@@ -246,6 +268,8 @@ def path_of_variable(settings: type[BaseModel], name: str) -> TreePath | None:
         model = model_of(inside)
         if model is not None and part.lower() in model.model_fields:
             path = (*path, part.lower())
+        elif Secret in parts_of(inside) and part == "FILE":
+            path = (*path, "file")
         elif item_of(inside) is not None and re.fullmatch(r"[0-9]{1,3}", part):
             path = (*path, int(part))
         else:

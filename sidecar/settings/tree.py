@@ -38,7 +38,7 @@ from sidecar.core.target import Target, parse_target
 from sidecar.errors import Problem
 from sidecar.model import Guarantee, OnExhausted
 from sidecar.settings.checks import route_problems, settings_problems
-from sidecar.settings.contract import Answers, CloudEventsSettings
+from sidecar.settings.contract import Answers, AuthSettings, CloudEventsSettings, Headers
 from sidecar.settings.fields import (
     KAFKA_SCHEMA,
     Count,
@@ -207,6 +207,14 @@ class RouteSettings(Section):
         validate_default=True,
         description='outcome by status ("409"), class ("5xx") or range ("300-399"), above the'
         " preset's: delivered, deferred, retry, rejected or app_down; the narrower wins",
+    )
+    auth: AuthSettings | None = Field(
+        default=None, description="how the app knows that a request is the sidecar's"
+    )
+    headers: Headers = Field(
+        default_factory=dict,
+        validate_default=True,
+        description="headers of every request; a value may be {file: PATH} or {env: NAME}",
     )
     tls: TlsSettings | None = Field(default=None, description="TLS of an https target")
     http2: bool = Field(default=False, description="speak HTTP/2 to an https target")

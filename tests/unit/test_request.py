@@ -258,21 +258,14 @@ def test_only_legal_trace_headers_go_under_their_own_names() -> None:
     assert values(head, "baggage") == [b"a=1"]
 
 
-def test_static_headers_are_sent_with_every_request() -> None:
-    head = head_of(encoder(static_headers=[("Authorization", "Bearer 50%d")]), record())
-    assert values(head, "authorization") == [b"Bearer 50%d"]
-
-
-@pytest.mark.parametrize("pair", [("a b", "1"), ("", "1"), ("a", "1\r\nb: 2"), ("a", " 1")])
-def test_static_headers_must_be_legal(pair: tuple[str, str]) -> None:
-    with pytest.raises(ValueError, match="not a legal header"):
-        encoder(static_headers=[pair])
-
-
-@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "HOST", "Connection"])
-def test_static_headers_do_not_frame(name: str) -> None:
-    with pytest.raises(ValueError, match="the sidecar's own header"):
-        encoder(static_headers=[(name, "1")])
+def test_fixed_lines_are_sent_with_every_request_and_can_change() -> None:
+    encoder_ = encoder(fixed_lines=b"Authorization: Bearer 50%d\r\n")
+    assert values(head_of(encoder_, record()), "authorization") == [b"Bearer 50%d"]
+    assert not encoder_.set_fixed_lines(b"Authorization: Bearer 50%d\r\n")
+    assert encoder_.set_fixed_lines(b"X: 1\r\n")
+    head = head_of(encoder_, record())
+    assert values(head, "x") == [b"1"]
+    assert not values(head, "authorization")
 
 
 def test_a_head_above_the_limit_is_unsendable() -> None:

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from sidecar.core.kafka_rules import check_kafka_properties
 from sidecar.kafka.client_config import consumer_config
-from sidecar.settings import Settings, load_settings
+from sidecar.settings import Secret, Settings, load_settings
 from sidecar.settings.fields import YEAR_SECONDS
 from sidecar.settings.problems import is_mapping, item_of, may_be_null, model_of, parts_of
 
@@ -44,7 +44,9 @@ def kind_of(field: FieldInfo) -> str:
     if isinstance(part, type) and issubclass(part, Enum):
         return " \\| ".join(f"`{each.value}`" for each in part)
     names = {int: "whole number", float: "number", bool: "`true` \\| `false`", str: "text"}
-    return names.get(part, "secret text" if part is SecretStr else "path") + range_of(field)
+    return names.get(part, "secret text" if part in (SecretStr, Secret) else "path") + range_of(
+        field
+    )
 
 
 def range_of(field: FieldInfo) -> str:
