@@ -78,10 +78,15 @@ def _sidecar(
                 return int(sidecar.status()["routes"][0]["counters"]["delivered"])
             return 0
 
-        first = eventually(lambda: d if (d := delivered()) > count // 20 else 0, "it flows")
+        first = eventually(
+            lambda: d if (d := delivered()) > count // 20 else 0, "it flows", every=0.2
+        )
         begin, cpu = time.monotonic(), sidecar.cpu_seconds()
         last = eventually(
-            lambda: d if (d := delivered()) >= count * 9 // 10 else 0, "most are done", within=120
+            lambda: d if (d := delivered()) >= count * 9 // 10 else 0,
+            "most are done",
+            within=120,
+            every=0.5,
         )
         wall, cpu = time.monotonic() - begin, sidecar.cpu_seconds() - cpu
         peak = sidecar.peak_mb()

@@ -26,6 +26,7 @@ from sidecar.model import Answer, Failed, FailureKind, Outcome, Result
 
 ANSWER_LIMIT: Final = 65_536  # its head and interim answers included
 BODY_KEPT: Final = 1_024  # of an answer that is not a success
+_REMEMBERED_BYTES: Final = 1_024
 _PROCESSING: Final = 102
 _JOINED_BYTES: Final = 65_536  # up to here copying a body behind its head beats a second write
 _CHUNK_BYTES: Final = 262_144  # what the transport is given at a time
@@ -52,6 +53,20 @@ def reading_of(answers: AnswerTable) -> Reading:
     )
 
 
+class LastAnswer:
+    """The last whole answer of one application that came in one piece, byte for byte.
+
+    Applications answer most records alike, up to a date that changes once a second. What a parser
+    makes of the same bytes from the same start is the same, so it need not be asked again.
+    """
+
+    __slots__ = ("answer", "data")
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.answer = Answer(0)
+
+
 class Connection(asyncio.Protocol):
     """fresh_since is when it was last ready for a request, or None if it is not."""
 
@@ -62,6 +77,7 @@ class Connection(asyncio.Protocol):
         "_done",
         "_framed",
         "_keep",
+        "_last",
         "_loop",
         "_on_gone",
         "_parser",
@@ -83,7 +99,10 @@ class Connection(asyncio.Protocol):
         opener: Callable[[Connection], Awaitable[object]],
         on_gone: Callable[[Connection], None],
         reading: Reading = JUST_STATUS,
+        last: LastAnswer | None = None,
     ) -> None:
+        """last is shared by the connections to one application that read alike."""
+        self._last: Final = LastAnswer() if last is None else last
         self._success_bytes, self._processing_is_final = reading
         self.fresh_since: float | None = None
         self._loop: Final = loop
@@ -184,6 +203,10 @@ class Connection(asyncio.Protocol):
         if self._done is None or parser is None:  # bytes that nobody asked for
             self._drop()
             return
+        whole = self._allowance == ANSWER_LIMIT  # nothing was read of this answer before
+        if whole and data == self._last.data:
+            self._answer(self._last.answer)
+            return
         cut = len(data) > self._allowance
         if cut:
             data = data[: self._allowance]
@@ -191,19 +214,23 @@ class Connection(asyncio.Protocol):
         try:
             parser.feed_data(data)
         except HttpParserError as error:
-            self._drop()
+            cut = True
             if not self._whole:
+                self._drop()
                 reason = str(error.__context__ or error)
                 self._finish(Failed(FailureKind.MALFORMED, reason))
                 return
         if self._whole:
+            answer = self._parsed()
             if cut or not self._keep:
                 self._drop()
-            self._answer()
+            elif whole and len(data) <= _REMEMBERED_BYTES:
+                self._last.data, self._last.answer = data, answer
+            self._answer(answer)
         elif not self._allowance:
             self._drop()
             if self._status:
-                self._answer()
+                self._answer(self._parsed())
             else:
                 reason = f"the head of the answer is longer than {ANSWER_LIMIT} bytes"
                 self._finish(Failed(FailureKind.MALFORMED, reason))
@@ -249,7 +276,10 @@ class Connection(asyncio.Protocol):
 
     # --- the end of a request, and of the connection --------------------------------------------
 
-    def _answer(self) -> None:
+    def _parsed(self) -> Answer:
+        return Answer(self._status, self._retry_after, self._body)
+
+    def _answer(self, answer: Answer) -> None:
         """The answer is known. The connection is kept unless it was dropped."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
@@ -257,7 +287,7 @@ class Connection(asyncio.Protocol):
                 self.fresh_since = self._loop.time()
             else:  # it came early: what is left of the request must not be taken for the next
                 self._drop()
-        self._finish(Answer(self._status, self._retry_after, self._body))
+        self._finish(answer)
 
     def _finish(self, result: Result) -> None:
         done, self._done = self._done, None
@@ -299,7 +329,7 @@ class Connection(asyncio.Protocol):
         if self._done is None:
             return
         if error is None and self._status and not self._framed:
-            self._answer()
+            self._answer(self._parsed())
         else:
             what = "the connection was closed" if error is None else describe(error)
             when = "in the answer" if self._allowance < ANSWER_LIMIT else "before an answer"

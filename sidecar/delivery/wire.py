@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 from sidecar.core.target import Target
-from sidecar.delivery.connection import JUST_STATUS, Connection, Done, Reading
+from sidecar.delivery.connection import JUST_STATUS, Connection, Done, LastAnswer, Reading
 from sidecar.delivery.opening import open_transport
 from sidecar.delivery.probe import Probe
 from sidecar.delivery.request import RequestEncoder, Unsendable
@@ -85,6 +85,7 @@ class WireDelivery:
         self._probe: Final = probe
         self._tls: Final = tls
         self._reading: Final = reading
+        self._last: Final = LastAnswer()
         self._connections: Final[set[Connection]] = set()
         self._all_gone: Final = asyncio.Event()
 
@@ -93,7 +94,7 @@ class WireDelivery:
 
     def connect(self) -> Connection:
         """A connection that is being made; it is the caller's."""
-        connection = Connection(self.loop, self._open, self._gone, self._reading)
+        connection = Connection(self.loop, self._open, self._gone, self._reading, self._last)
         self._connections.add(connection)
         return connection
 

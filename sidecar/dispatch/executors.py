@@ -21,10 +21,11 @@ Finished = Callable[[InFlight, Result], None]
 
 
 class Executor:
-    __slots__ = ("_pool", "deadline", "entry", "slot", "started_at")
+    __slots__ = ("_finish", "_pool", "deadline", "entry", "slot", "started_at")
 
     def __init__(self, pool: ExecutorPool, slot: Slot) -> None:
         self._pool = pool
+        self._finish = self.finish  # bound once
         self.slot = slot
         self.entry: InFlight | None = None
         self.started_at = 0.0
@@ -37,7 +38,7 @@ class Executor:
         entry.tries += 1
         if entry.tries == 1:
             entry.first_try_at = now
-        self.slot.send(entry.record, entry.tries, self.finish)
+        self.slot.send(entry.record, entry.tries, self._finish)
 
     def finish(self, result: Result) -> None:
         entry = self.entry

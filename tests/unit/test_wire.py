@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from sidecar.delivery.connection import ANSWER_LIMIT, JUST_STATUS, Connection, Reading
+from sidecar.delivery.connection import ANSWER_LIMIT, JUST_STATUS, Connection, LastAnswer, Reading
 from sidecar.model import Result
 
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
@@ -81,13 +81,14 @@ class Driven:
         pausing: bool = False,
         made: bool = True,
         reading: Reading = JUST_STATUS,
+        last: LastAnswer | None = None,
     ) -> None:
         self.loop = FakeLoop()
         self.results: list[str] = []
         self.gone: list[Connection] = []
 
         self.connection = Connection(
-            cast("asyncio.AbstractEventLoop", self.loop), never, self.gone.append, reading
+            cast("asyncio.AbstractEventLoop", self.loop), never, self.gone.append, reading, last
         )
         self.request(body)
         self.transport = FakeTransport(self.connection, pausing)
@@ -174,6 +175,32 @@ def test_nothing_of_an_answer_is_left_for_the_next() -> None:
     driven.connection.eof_received()
     assert driven.results == ["status 503 b'busy'", "status 503 b'until the end'"]
     assert driven.connection._retry_after is None
+
+
+def test_an_answer_like_the_last_one_is_the_last_one() -> None:
+    """Only a whole answer in one piece: behind other bytes the same are read as what they are."""
+    driven = Driven()
+    driven.feed(b"HTTP/1.1 429 E\r\nRetry-After: 9\r\nContent-Length: 4\r\n\r\nbusy")
+    for _ in range(2):
+        driven.request()
+        driven.feed(b"HTTP/1.1 429 E\r\nRetry-After: 9\r\nContent-Length: 4\r\n\r\nbusy")
+    driven.request()
+    driven.feed(b"HTTP/1.1 103 Early\r\n\r\n")
+    driven.feed(b"HTTP/1.1 429 E\r\nRetry-After: 9\r\nContent-Length: 4\r\n\r\nbusy")
+    assert driven.results == ["status 429 b'busy'"] * 4
+    driven.request()
+    driven.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbusy")
+    assert driven.results[4:] == ["status 200 b''"]
+    assert driven.fresh_since() is not None
+
+
+def test_an_answer_is_not_remembered_with_what_came_behind_it() -> None:
+    driven = Driven()
+    driven.feed(NO_CONTENT + b"HTTP/1.1 200 OK\r\n")
+    assert driven.fresh_since() is None
+    again = Driven(last=driven.connection._last)
+    again.feed(NO_CONTENT + b"HTTP/1.1 200 OK\r\n")
+    assert again.fresh_since() is None
 
 
 def test_it_is_fresh_from_the_moment_of_the_answer() -> None:
