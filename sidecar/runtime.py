@@ -298,6 +298,14 @@ def _watchdog(seconds: float) -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
 
 
+def _ignore_signals() -> None:
+    """A loop that closes leaves signals to the kernel, and one more would spoil the exit code."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+
+
 def run(settings: Settings) -> int:
     """Run until stopped; the exit code. Does not return while a client library hangs."""
     log.info("sidecar %s", __version__)
@@ -312,8 +320,14 @@ def run(settings: Settings) -> int:
 
 def run_on_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run a coroutine that runs a Runtime; the exit code. See run."""
+
+    async def to_the_end() -> int:
+        code = await main()
+        _ignore_signals()
+        return code
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        code = runner.run(main())
+        code = runner.run(to_the_end())
     if any(t.name.startswith(("fetch-", "park-")) for t in threading.enumerate()):
         # A thread that sits in the client library would crash the interpreter's own end.
         logging.shutdown()

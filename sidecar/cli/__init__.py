@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["run"]:
         # Until the runtime has its own handlers: a stop while things are still being imported is
         # a clean one, and as process 1 of a container it would otherwise not be heard at all.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitCode.CLEAN))
+        signal.signal(signal.SIGTERM, _stopped_early)
     if arguments and arguments[0] in COMMANDS:
         return _run(arguments[0], arguments[1:])
     listing = "\n".join(f"  {name:<15} {text}" for name, text in COMMANDS.items())
@@ -60,6 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"sidecar {sidecar.__version__}")
     parser.add_argument("command", nargs="?", help=SUPPRESS)
     return parser.error(_wrong_command(parser.parse_known_args(arguments)[0].command))
+
+
+def _stopped_early(number: int, _: object) -> NoReturn:
+    # While the interpreter ends it would leave another signal to the kernel.
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(ExitCode.CLEAN)
 
 
 def _wrong_command(command: str | None) -> str:
