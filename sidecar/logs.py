@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import threading
 import time
@@ -69,6 +70,14 @@ class TextFormatter(logging.Formatter):
                     + self.formatException(record.exc_info)
                 )
         return (line + fields).translate(_CONTROL)
+
+
+_VARYING: Final = re.compile(r"\(after [^)]*\)|\d+")
+
+
+def gist(text: str) -> str:
+    """What two reports of the same trouble have in common: the text without numbers and times."""
+    return _VARYING.sub("", text)
 
 
 class RateLimited:

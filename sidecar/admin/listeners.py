@@ -23,7 +23,10 @@ async def listen_tcp(host: str, port: int) -> socket.socket:
         return socket.create_server(address, family=family, backlog=BACKLOG)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise SidecarError(f"admin: cannot listen on {host} port {port}: {reason}") from error
+        raise SidecarError(
+            f"admin: cannot listen on {host} port {port}: {reason}; choose another admin.port, or"
+            " correct admin.host"
+        ) from error
 
 
 class UnixListener:

@@ -30,6 +30,7 @@ class AtLeastOnce:
         "_settled",
         "commit_failures",
         "late_results",
+        "maybe_lost",
     )
 
     def __init__(self, ready: Buffer, mailbox: Mailbox) -> None:
@@ -40,6 +41,7 @@ class AtLeastOnce:
         self._settled = 0  # since the last commit was posted
         self.commit_failures = 0
         self.late_results = 0
+        self.maybe_lost = 0
 
     def assigned(self, starts: Sequence[Start]) -> None:
         for start in starts:

@@ -6,13 +6,20 @@ PROBE_SECONDS; what records come to is reported by the route itself.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
 from sidecar.core.breaker import Breaker, State
+from sidecar.logs import RateLimited
 from sidecar.ports import Delivery, Scheduler, Timer
 
+log = logging.getLogger(__name__)
+
 PROBE_SECONDS: Final = 0.5
+WAITING_TEXT: Final = (
+    "waiting for the application at %s, nothing is fetched: %s; start it, or correct the target"
+)
 
 
 class Availability:
@@ -23,8 +30,10 @@ class Availability:
         "_changed",
         "_delivery",
         "_probing",
+        "_repeating",
         "_scheduler",
         "_stopped",
+        "_target",
         "_timer",
     )
 
@@ -34,6 +43,7 @@ class Availability:
         delivery: Delivery,
         breaker: Breaker,
         changed: Callable[[], None],
+        target: str,
     ) -> None:
         self._scheduler = scheduler
         self._delivery = delivery
@@ -41,7 +51,9 @@ class Availability:
         self._changed = changed
         self._timer: Timer | None = None
         self._probing = False
+        self._repeating = RateLimited(log, clock=scheduler.time)
         self._stopped = False
+        self._target = target
 
     def start(self) -> None:
         """Probe at once."""
@@ -73,5 +85,9 @@ class Availability:
             self._changed()
         else:
             self._breaker.unreachable(error)
+            if self._breaker.state is State.WAITING:
+                self._repeating.limited(
+                    "waiting", logging.WARNING, WAITING_TEXT, self._target, error
+                )
         if self._breaker.state in (State.WAITING, State.HELD):
             self.watch()

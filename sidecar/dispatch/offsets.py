@@ -35,6 +35,7 @@ class PartitionState(NamedTuple):
 class Offsets(Protocol):
     commit_failures: int
     late_results: int
+    maybe_lost: int  # it was never known whether they were committed, and others may have them
 
     def assigned(self, starts: Sequence[Start]) -> None: ...
 

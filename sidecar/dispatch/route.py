@@ -34,6 +34,7 @@ from sidecar.dispatch.delays import Delays
 from sidecar.dispatch.executors import ExecutorPool
 from sidecar.dispatch.offsets import Offsets
 from sidecar.dispatch.parker import Parker
+from sidecar.logs import RateLimited, gist
 from sidecar.model import (
     Answer,
     Assignment,
@@ -103,6 +104,7 @@ class Route:
         self.settings: Final = settings
         self.counters: Final = Counters()
         self._commit_interval = commit_interval_seconds
+        self._repeating = RateLimited(log, clock=scheduler.time)
         self._scheduler = scheduler
         self._wall_clock = wall_clock
         self._mailbox = mailbox
@@ -138,7 +140,9 @@ class Route:
             scheduler, delivery, settings.timeout_seconds, self._take, self._finished
         )
         self.breaker: Final = Breaker(scheduler.time())
-        self._availability = Availability(scheduler, delivery, self.breaker, self._reachable)
+        self._availability = Availability(
+            scheduler, delivery, self.breaker, self._reachable, settings.target
+        )
         self._parker = Parker(scheduler, wall_clock, self._schedule, parking, self._parked)
         self.phase = Phase.WAITING
         self.paused = False  # by the operator
@@ -301,8 +305,18 @@ class Route:
     def commit_done(self, result: CommitResult) -> None:
         if result.error is not None:
             self.counters.commit_failures += 1
-            log.warning("commit failed: %s", result.error)
-        self._leave_all(self._offsets.commit_done(result))
+            description = str(result.error)
+            key = ("commit", gist(description))
+            self._repeating.limited(key, logging.WARNING, "commit failed: %s", description)
+        given_up = self._offsets.commit_done(result)
+        unknown = {position.assignment for position in result.unknown}
+        if lost := [each.record for each in given_up if each.record.assignment in unknown]:
+            log.error(
+                "%d records may be lost, whether they were committed is unknown: %s",
+                len(lost),
+                ", ".join(map(repr, lost)),
+            )
+        self._leave_all(given_up)
         self._pool.kick()
         self._check_drained()
 
@@ -313,7 +327,9 @@ class Route:
     def fetch_trouble(self, description: str) -> None:
         self.trouble = description
         self.trouble_at = self._scheduler.time()
-        log.warning("kafka: %s", description)
+        key = ("kafka", gist(description))
+        where = {"route": self.settings.name}
+        self._repeating.limited(key, logging.WARNING, "kafka: %s", description, fields=where)
 
     # --- rebalance ----------------------------------------------------------------------------
 

@@ -221,7 +221,7 @@ def _counters(route: Route) -> CountersStatus:
         parked=counters.parked,
         dropped=counters.dropped,
         already_done=counters.already_done,
-        lost=counters.lost,
+        lost=counters.lost + offsets.maybe_lost,
         late_results=offsets.late_results,
         rebalances=counters.rebalances,
         commit_failures=counters.commit_failures,

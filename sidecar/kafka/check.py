@@ -23,6 +23,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ClusterMetadata
 
 from sidecar.core.findings import Finding, fail, ok, warn
 from sidecar.kafka.client_config import client_config, consumer_config
+from sidecar.kafka.errors import WAYS_OUT
 from sidecar.settings import RouteSettings, Settings
 
 SECONDS: Final = 10.0
@@ -34,19 +35,6 @@ _PASSING: Final = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
-}
-
-_HINTS: Final = {
-    KafkaError._AUTHENTICATION: "the login was refused: check sasl.mechanisms, sasl.username and"
-    " sasl.password",
-    KafkaError._SSL: "TLS failed: check security.protocol, ssl.ca.location and the port",
-    KafkaError._RESOLVE: "a host name does not resolve: check bootstrap.servers",
-    KafkaError._TRANSPORT: "no connection: check bootstrap.servers, security.protocol and the"
-    " network's rules",
-    KafkaError._ALL_BROKERS_DOWN: "no connection: check bootstrap.servers and security.protocol",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "allow the user Describe and Read on it",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "allow the user Describe and Read on the group",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "allow the user this operation on the cluster",
 }
 
 
@@ -142,7 +130,7 @@ class _Check:
     def _undescribed(self, subject: str, topic: str, what: str, error: KafkaError) -> Finding:
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return fail(subject, f"{what} does not exist: create it, or correct the name")
-        if topic in self._partitions and error.code() not in _HINTS:
+        if topic in self._partitions and error.code() not in WAYS_OUT:
             # Brokers that cannot describe topics still list them.
             return ok(subject, f"{what}: {_count(self._partitions[topic], 'partition')}")
         return fail(subject, f"{what}: {self._said(error)}")
@@ -162,7 +150,7 @@ class _Check:
             code = error.args[0].code()
             # A group that nobody has joined yet is unknown to newer brokers.
             if code != KafkaError.GROUP_ID_NOT_FOUND:
-                verdict = fail if code in _HINTS else warn
+                verdict = fail if code in WAYS_OUT else warn
                 yield verdict(subject, f"group {group}: {self._said(error.args[0])}")
                 return
         else:
@@ -208,7 +196,7 @@ class _Check:
         except KafkaException as error:
             code = error.args[0].code()
             if code != KafkaError.GROUP_ID_NOT_FOUND:
-                verdict = fail if code in _HINTS else warn
+                verdict = fail if code in WAYS_OUT else warn
                 return verdict(subject, f"group {group}: {self._said(error.args[0])}")
             known = 0
         else:
@@ -232,12 +220,12 @@ class _Check:
     def _reason(self, error: KafkaException) -> str:
         """The cause, which the client reports on the side, before the symptom."""
         self._admin.poll(0)
-        told = [each for each in self._trouble if each.code() in _HINTS]
+        told = [each for each in self._trouble if each.code() in WAYS_OUT]
         specific = [each for each in told if each.code() != KafkaError._ALL_BROKERS_DOWN]
         return self._said((specific or told or [error.args[0]])[0])
 
     def _said(self, error: KafkaError) -> str:
-        hint = _HINTS.get(error.code())
+        hint = WAYS_OUT.get(error.code())
         # Some errors come with nothing but a name, others with a text that lacks it.
         text = error.str().strip(" :") or error.name()
         said = text if hint or error.name() in text else f"{text} ({error.name()})"

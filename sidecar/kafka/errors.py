@@ -42,6 +42,29 @@ _REFUSED: Final = frozenset(
 )
 
 
+# The way out, where the code alone tells it.
+WAYS_OUT: Final = {
+    KafkaError._ALL_BROKERS_DOWN: "no connection: check bootstrap.servers and security.protocol",
+    KafkaError._AUTHENTICATION: "the login was refused: check sasl.mechanisms, sasl.username and"
+    " sasl.password",
+    KafkaError._RESOLVE: "a host name does not resolve: check bootstrap.servers",
+    KafkaError._SSL: "TLS failed: check security.protocol, ssl.ca.location and the port",
+    KafkaError._TRANSPORT: "no connection: check bootstrap.servers, security.protocol and the"
+    " network's rules",
+    KafkaError._UNKNOWN_TOPIC: "create the topic, or correct the name",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "create the topic, or correct the name",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "allow the user this operation on the cluster",
+    KafkaError.FENCED_INSTANCE_ID: "another member has the same group.instance.id: give each"
+    " its own",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "allow the user Describe and Read on the group",
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "the group's members assign partitions in another"
+    " way: set partition.assignment.strategy to theirs, or choose another group.id",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "allow the user Describe and Read on it",
+    KafkaError.UNRELEASED_INSTANCE_ID: "another member has the same group.instance.id: give each"
+    " its own",
+}
+
+
 def kafka_error(error: KafkaException) -> KafkaError:
     """The error that the exception carries."""
     carried = error.args[0]
@@ -50,8 +73,10 @@ def kafka_error(error: KafkaException) -> KafkaError:
 
 
 def describe(error: KafkaError) -> str:
-    """One line for people: the code's name and librdkafka's words."""
-    return f"{error.name()}: {' '.join(error.str().split())}"
+    """One line for people: the code's name, librdkafka's words, and the way out if there is one."""
+    said = f"{error.name()}: {' '.join(error.str().split())}"
+    way_out = WAYS_OUT.get(error.code())
+    return f"{said}; {way_out}" if way_out else said
 
 
 def is_fatal(error: KafkaError) -> bool:

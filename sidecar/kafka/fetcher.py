@@ -24,6 +24,7 @@ from sidecar.core.commands import Clear, Command, Commit, Finish, Revoked, StopF
 from sidecar.core.intake import Intake
 from sidecar.core.places import Places
 from sidecar.errors import CommitFailed, CommitUnknown, FatalSource, SourceError
+from sidecar.logs import RateLimited, gist
 from sidecar.model import Assignment, Partition, Position, Record, Start
 from sidecar.ports import CommitResult, Committed, FetchSink, Mailbox, Message, RecordSource
 
@@ -65,6 +66,7 @@ class Fetcher:
         self._mailbox = mailbox
         self._places = places
         self._clock = clock
+        self._repeating = RateLimited(log, clock=clock)
         self._revoke_seconds = revoke_seconds
         self._clears = clears_before_dispatch
         self._from_end = from_end
@@ -313,7 +315,7 @@ class Fetcher:
         except FatalSource:
             raise
         except SourceError as problem:
-            log.warning("cannot read the committed offsets back yet: %s", problem)
+            self._warn("cannot read the committed offsets back yet", problem)
             return
         # A partition that left meanwhile is not in current: others may have committed for it. So
         # they have where more is committed, or the same without our mark: it left, and this member
@@ -378,6 +380,11 @@ class Fetcher:
     def on_trouble(self, description: str) -> None:
         self._tell(self._sink.fetch_trouble, description)
 
+    def _warn(self, what: str, problem: SourceError) -> None:
+        """Of something that is tried again and again."""
+        key = (what, gist(str(problem)))
+        self._repeating.limited(key, logging.WARNING, "%s: %s", what, problem)
+
     def _reset_out_of_range(self) -> None:
         """Send those whose position does not exist any more to where the policy says."""
         for partition, reason in list(self._out_of_range.items()):
@@ -388,9 +395,7 @@ class Fetcher:
                 except FatalSource:
                     raise
                 except SourceError as problem:
-                    log.warning(
-                        "%s: cannot find a position to read on from: %s", partition, problem
-                    )
+                    self._warn(f"{partition}: cannot find a position to read on from", problem)
                     continue
                 if offset >= assignment.next_offset:
                     self._source.seek(partition, offset)
@@ -449,7 +454,7 @@ class Fetcher:
                         "starting positions unknown, the client goes on by itself: %s", problem
                     )
                     return [Start(self._adopt(p, -1), -1, committed=False) for p in partitions]
-                log.warning("cannot read the starting positions yet: %s", problem)
+                self._warn("cannot read the starting positions yet", problem)
                 self._serve_for(0.2)
 
     def _try_resolve(self, partitions: Sequence[Partition]) -> list[Start]:

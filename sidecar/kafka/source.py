@@ -18,7 +18,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,6 +34,7 @@ from sidecar.errors import (
     Problem,
     SourceError,
 )
+from sidecar.kafka.client_log import ClientLog
 from sidecar.kafka.errors import (
     commit_answer,
     commit_error,
@@ -57,8 +57,6 @@ from sidecar.model import UNREADABLE_HEADERS, Partition
 from sidecar.ports import Committed, Message, SourceListener
 
 _Done = Callable[[Exception | None], None]
-
-_client_log = logging.getLogger("sidecar.kafka.client")  # what librdkafka itself says
 
 GIVE_UP_SECONDS: Final = 3.0
 
@@ -106,7 +104,7 @@ class KafkaSource:
         self._listener = listener
         callbacks = {"error_cb": self._on_client_error, "on_commit": self._on_commit}
         try:
-            self._consumer = Consumer({**self._config, **callbacks}, logger=_client_log)
+            self._consumer = Consumer({**self._config, **callbacks}, logger=ClientLog())
             self._consumer.subscribe(
                 self._subscription,
                 on_assign=self._on_assign,
@@ -438,7 +436,6 @@ class KafkaSource:
 
     def _on_message_error(self, raw: RawMessage, error: KafkaError) -> None:
         topic, number = raw.topic(), raw.partition()
-        where = f"{topic}/{number}" if number is not None and number >= 0 else topic
         if is_fatal(error):
             self._die(error)
         elif error.code() == KafkaError._PARTITION_EOF:
@@ -448,7 +445,11 @@ class KafkaSource:
             if partition in self._assigned:
                 self._guard(self._listener.on_out_of_range, partition, describe(error))
         else:
-            self._trouble(f"{where}: {describe(error)}" if where else describe(error))
+            said = describe(error)
+            if topic is None or topic in said:  # of the group, or of a whole topic
+                self._trouble(said)
+            else:
+                self._trouble(f"{topic}/{number}: {said}")
 
     def _on_client_error(self, error: KafkaError) -> None:
         if is_fatal(error):

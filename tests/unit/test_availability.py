@@ -15,7 +15,7 @@ class Rig:
         self.breaker = Breaker(self.scheduler.time())
         self.changes = 0
         self.availability = Availability(
-            self.scheduler, self.delivery, self.breaker, self.note_change
+            self.scheduler, self.delivery, self.breaker, self.note_change, "http://app"
         )
 
     def note_change(self) -> None:
