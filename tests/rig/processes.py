@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import yaml
+from confluent_kafka import KafkaException
 
 from tests.rig.operations import KafkaOperations
 from tests.rig.ports import free_ports
@@ -167,8 +168,11 @@ def config(
 
 def at_the_end(kafka: KafkaOperations, group: str, topic: str, within: float = 30) -> None:
     """Wait until the group has committed the end of every partition: lag 0."""
-    eventually(
-        lambda: kafka.committed(group, topic) == kafka.end_offsets(topic),
-        f"{group} is at the end of {topic}",
-        within=within,
-    )
+
+    def no_lag() -> bool:
+        try:
+            return kafka.committed(group, topic) == kafka.end_offsets(topic)
+        except KafkaException:  # the coordinator is just coming back
+            return False
+
+    eventually(no_lag, f"{group} is at the end of {topic}", within=within)
