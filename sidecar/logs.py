@@ -72,11 +72,11 @@ class TextFormatter(logging.Formatter):
         return (line + fields).translate(_CONTROL)
 
 
-_VARYING: Final = re.compile(r"\(after [^)]*\)|\d+")
+_VARYING: Final = re.compile(r" \(after .*|\d+")
 
 
 def gist(text: str) -> str:
-    """What two reports of the same trouble have in common: the text without numbers and times."""
+    """What reports of one trouble have in common: no numbers, nothing from "(after 3 ms …" on."""
     return _VARYING.sub("", text)
 
 
