@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
+import gc
 import logging
 import os
 import signal
@@ -49,6 +50,9 @@ EXIT_USAGE: Final = 2
 CUT_RESERVE: Final = 0.1  # of drain_seconds, at most a second: for the last commit
 CUT_LEAVE_SECONDS: Final = 2.0  # after a second signal: for the last commit
 CLOSE_SECONDS: Final = 1.0
+# Records in flight are alive, not garbage: at the usual 700 the collector would walk over them with
+# every batch.
+GC_THRESHOLD: Final = 20_000
 WATCHDOG_SECONDS: Final = 3.0  # beyond drain_seconds
 LOST_NAMED: Final = 1000
 
@@ -110,6 +114,9 @@ class Runtime:
         else:
             for route in self.routes:
                 route.start()
+        # What was made so far stays: the collector need not look at it again and again.
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD, 20, 20)
         await self._stopping.wait()
         with _watchdog(self.settings.drain_seconds + WATCHDOG_SECONDS):
             await self._drain()

@@ -371,10 +371,11 @@ class Route:
     def _take(self) -> InFlight | None:
         """The next record for an executor, if one may start."""
         breaker = self.breaker
-        if not breaker.may_start() or not self._may_dispatch():
+        up = breaker.state is State.UP  # the rule; asked here to spare every record two calls
+        if not (up or breaker.may_start()) or not self._may_dispatch():
             return None
         entry = self._ready.take()
-        if entry is not None:
+        if entry is not None and not up:
             breaker.started()
         if not self._keeps:
             self._offsets.refill()
