@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -164,7 +165,7 @@ def members(
                 second = scene.sidecar(what, f"{name}-{number}")
             elif chance.random() < 0.7:
                 change = 1
-                code = second.stop()
+                code = 0 if _stopped_unborn(second, stopped := second.stop()) else stopped
                 second = None
             else:
                 change = 2
@@ -190,6 +191,11 @@ def _flows(journal: Journal, newer_than: int) -> bool:
     """Whether something new has come from every partition."""
     journal.refresh()
     return len({n % PARTITIONS for n in journal.arrivals if n >= newer_than}) == PARTITIONS
+
+
+def _stopped_unborn(sidecar: Sidecar, code: int) -> bool:
+    """Whether the signal came while the interpreter was starting, before a line of ours ran."""
+    return code == -signal.SIGTERM and sidecar.log.stat().st_size == 0
 
 
 def broker(
