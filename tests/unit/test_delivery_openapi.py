@@ -1,0 +1,71 @@
+"""openapi/delivery.yaml describes the requests that are sent and the answers as they are taken."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from sidecar.core.answers import DEFAULT_ANSWERS
+from sidecar.core.classify import classify
+from sidecar.core.credentials import signing_keys
+from sidecar.delivery.request import RequestEncoder, split_head
+from sidecar.delivery.signature import Signer
+from sidecar.model import Answer, Assignment, Header, Partition, Record
+
+FILE = Path(__file__).parents[2] / "openapi" / "delivery.yaml"
+POST = yaml.safe_load(FILE.read_text(encoding="utf-8"))["webhooks"]["record"]["post"]
+PARAMETERS: dict[str, dict[str, Any]] = {each["name"].lower(): each for each in POST["parameters"]}
+KEYS = signing_keys("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+OF_HTTP = {"host", "content-type", "content-length"}
+
+RECORDS: list[tuple[bytes | None, bytes | None, int, list[Header] | None]] = [
+    (b"value", None, -1, None),
+    (None, b"", 0, [("a", b"1"), ("odd name", None)]),
+    (
+        b"",
+        b"\x00",
+        1_700_000_000_000,
+        [(n, b"1") for n in ("traceparent", "tracestate", "baggage")],
+    ),
+]
+
+
+@pytest.mark.parametrize("index", range(len(RECORDS)))
+def test_every_header_that_is_sent_is_described(index: int) -> None:
+    value, key, timestamp_ms, headers = RECORDS[index]
+    record = Record(Assignment(Partition("a b", 0), 1), 7, timestamp_ms, key, value, headers, 0)
+    encoder = RequestEncoder("/", "app", "a/b", 16_384, sign=Signer(KEYS, lambda: 1.0))
+    sent = {
+        name.decode().lower(): text.decode()
+        for name, text in split_head(encoder.encode(record, 1)[0])
+        if not name.startswith(b"Kafka-Header-")
+    }
+    described = {name: PARAMETERS[name] for name in sent.keys() - OF_HTTP}
+    for name, parameter in described.items():
+        schema = parameter["schema"]
+        number = schema.get("type") == "integer"
+        Draft202012Validator(schema).validate(int(sent[name]) if number else sent[name])
+    assert {name for name, each in PARAMETERS.items() if each.get("required")} <= sent.keys()
+
+
+def test_everything_that_is_described_is_sent_by_some_record() -> None:
+    encoder = RequestEncoder("/", "app", "a/b", 16_384, sign=Signer(KEYS, lambda: 1.0))
+    seen: set[str] = set()
+    for value, key, timestamp_ms, headers in RECORDS:
+        record = Record(Assignment(Partition("t", 0), 1), 7, timestamp_ms, key, value, headers, 0)
+        seen |= {name.decode().lower() for name, _ in split_head(encoder.encode(record, 1)[0])}
+    assert PARAMETERS.keys() <= seen
+
+
+def test_every_status_has_the_outcome_that_is_described() -> None:
+    responses = POST["responses"]
+    assert all(re.fullmatch("[2-5]XX|[2-5][0-9]{2}", status) for status in responses)
+    for status in range(200, 600):
+        described = responses.get(str(status)) or responses[f"{status // 100}XX"]
+        verdict = classify(Answer(status), DEFAULT_ANSWERS, answered_before=True)
+        assert verdict.outcome.value == described["x-outcome"], status
