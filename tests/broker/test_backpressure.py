@@ -89,9 +89,9 @@ def incompressible(number: int) -> bytes:
     return os.urandom(RECORD_BYTES)
 
 
-def compressible(number: int) -> bytes:
-    """Text-like: to about a seventh."""
-    return (b"%08d" % number + os.urandom(16).hex().encode()) * (RECORD_BYTES // 40)
+def repetitive(number: int) -> bytes:
+    """Unfolds to about seventy times what travels."""
+    return os.urandom(RECORD_BYTES // 100) * 100
 
 
 def backlog(
@@ -112,18 +112,17 @@ def backlog(
     assert producer.flush(60) == 0
 
 
-@pytest.mark.parametrize("value", [incompressible, compressible], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("value", [incompressible, repetitive], ids=lambda each: each.__name__)
 def test_memory_follows_the_buffer_not_the_backlog(
     kafka: KafkaOperations,
     topic: TopicFactory,
     group: str,
     scene: Scene,
     value: Callable[[int], bytes],
-    record_property: Callable[[str, object], None],
 ) -> None:
-    """FLOW-1: 12 partitions hold 250 MB, the buffer 100 records, the app hangs."""
+    """FLOW-1: 12 partitions hold 350 MB, the buffer 100 records, the app hangs."""
     name = topic(12, config={"max.message.bytes": "2000000"})
-    backlog(kafka, name, 12, 1440, value)
+    backlog(kafka, name, 12, 2000, value)
 
     def hang(_: Request) -> Answer:
         app.released.wait(60)
@@ -135,7 +134,6 @@ def test_memory_follows_the_buffer_not_the_backlog(
             {**config(kafka.bootstrap_servers, group, [what]), "drain_seconds": 70}
         )
         app.until(lambda seen: len(seen) == 8)
-        idle = sidecar.resident_bytes()
         samples: list[tuple[float, int]] = []
 
         def plateau() -> bool:
@@ -149,11 +147,6 @@ def test_memory_follows_the_buffer_not_the_backlog(
         eventually(plateau, "memory stays where it is", within=60)
         state = sidecar.route()
         most = max(size for _, size in samples)
-        for figure, number in (
-            ("first", idle), ("most", most), ("last", samples[-1][1]),
-            ("in_flight", state["in_flight"]), ("in_flight_bytes", state["in_flight_bytes"]),
-        ):  # fmt: skip
-            record_property(figure, number)
         assert state["in_flight"] <= 100
         assert state["in_flight_bytes"] <= 16_777_216 + 2_000_000
         assert most < LIMIT_BYTES

@@ -82,13 +82,13 @@ def test_the_operators_values_come_before_our_defaults() -> None:
 
 
 def test_a_larger_message_limit_lifts_the_fetch_limit() -> None:
-    assert consumer(settings())["fetch.max.bytes"] == "4194304"
+    assert consumer(settings())["fetch.max.bytes"] == "1048576"
     assert consumer(settings(message__max__bytes=9_000_000))["fetch.max.bytes"] == "9000000"
 
 
 def test_prefetched_bytes_are_the_queue_and_one_fetch_of_each_broker() -> None:
     tree = settings()
-    assert prefetch_bytes(tree, tree.routes[0], brokers=3) == 16 * 2**20 + 3 * 4 * 2**20
+    assert prefetch_bytes(tree, tree.routes[0], brokers=3) == 16 * 2**20 + 3 * 2**20
 
 
 def test_the_producer_confirms_and_inherits_only_what_any_client_needs() -> None:
