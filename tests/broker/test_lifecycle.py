@@ -290,6 +290,40 @@ def clean(sidecar: Sidecar, within: float) -> None:
     assert "Traceback" not in sidecar.log.read_text()
 
 
+# --- faults of the client, injected -------------------------------------------------------------
+
+FAULT = "from sidecar.kafka.source import KafkaSource\n"
+
+
+def test_the_death_of_the_fetch_thread_ends_the_process(scene: Scene) -> None:
+    fault = FAULT + "KafkaSource.poll = lambda *_: 1 / 0"
+    with ScriptedApp() as app:
+        sidecar = scene.sidecar(config("127.0.0.1:1", "g", [route("t", app.port)]), fault=fault)
+        assert sidecar.ended(10) == 1
+        assert sidecar.said("the fetch thread ended: division by zero")
+        assert sidecar.said("ended by: division by zero")
+
+
+@pytest.mark.parametrize(
+    ("library", "code", "extra", "says"),
+    [("CDLL", 0, 1, "did not leave the group in time"), ("PyDLL", 1, 4, "most recent call first")],
+    ids=["lets others run", "holds the interpreter's lock"],
+)
+def test_a_client_that_hangs_in_its_close_does_not_hold_the_exit(
+    scene: Scene, library: str, code: int, extra: float, says: str
+) -> None:
+    fault = FAULT + f"import ctypes\nKafkaSource.close = lambda _: ctypes.{library}(None).sleep(60)"
+    with ScriptedApp() as app:
+        what = config("127.0.0.1:1", "g", [route("t", app.port, timeout_seconds=1)])
+        sidecar = scene.sidecar({**what, "drain_seconds": 2}, fault=fault)
+        sidecar.until_said("fetching begins")
+        terminate(sidecar)
+        found, seconds = until_ended(sidecar, time.monotonic())
+        assert found == code
+        assert seconds < 2 + extra
+        assert says in sidecar.log.read_text()
+
+
 # --- the broker goes away -----------------------------------------------------------------------
 
 

@@ -20,12 +20,19 @@ from tests.rig.operations import KafkaOperations
 from tests.rig.ports import free_ports
 from tests.rig.waiting import eventually
 
+_START = "\nfrom sidecar.cli import main\nraise SystemExit(main())"
+
 
 class Sidecar:
     """One sidecar process and its log."""
 
     def __init__(
-        self, directory: Path, name: str, config: Mapping[str, Any], cpu: int | None = None
+        self,
+        directory: Path,
+        name: str,
+        config: Mapping[str, Any],
+        cpu: int | None = None,
+        fault: str = "",
     ) -> None:
         self.name = name
         self.port = free_ports(1)[0]
@@ -33,7 +40,8 @@ class Sidecar:
         file = directory / f"{name}.yaml"
         admin = {"port": self.port, "socket": None, **config.get("admin", {})}
         file.write_text(yaml.safe_dump({**config, "admin": admin}), encoding="utf-8")
-        command = [sys.executable, "-m", "sidecar", "run", "-c", str(file)]
+        start = ["-c", fault + _START] if fault else ["-m", "sidecar"]
+        command = [sys.executable, *start, "run", "-c", str(file)]
         if cpu is not None:
             command = ["taskset", "-c", str(cpu), *command]
         with self.log.open("ab") as log:
@@ -117,11 +125,16 @@ class Scene:
             process.wait()
 
     def sidecar(
-        self, config: Mapping[str, Any], name: str = "", *, cpu: int | None = None
+        self,
+        config: Mapping[str, Any],
+        name: str = "",
+        *,
+        cpu: int | None = None,
+        fault: str = "",
     ) -> Sidecar:
-        """Start one; cpu: the only core it may use."""
+        """Start one; cpu: the only core it may use; fault: Python to run in it before."""
         self._names += 1
-        sidecar = Sidecar(self.directory, name or f"sidecar-{self._names}", config, cpu)
+        sidecar = Sidecar(self.directory, name or f"sidecar-{self._names}", config, cpu, fault)
         self._processes.append(sidecar.process)
         return sidecar
 
