@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Final, TextIO
 
 _OWN_FIELDS: Final = frozenset(
@@ -80,6 +80,16 @@ def gist(text: str) -> str:
     return _VARYING.sub("", text)
 
 
+class WithFields(logging.LoggerAdapter[logging.Logger]):
+    """A logger that gives each entry the same fields, besides those of the entry."""
+
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, kwargs
+
+
 class RateLimited:
     """A logger for trouble that repeats: the first line at once, then one per interval.
 
@@ -89,7 +99,7 @@ class RateLimited:
 
     def __init__(
         self,
-        logger: logging.Logger,
+        logger: logging.Logger | logging.LoggerAdapter[logging.Logger],
         interval_seconds: float = 30.0,
         max_keys: int = 256,
         clock: Callable[[], float] = time.monotonic,

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from sidecar.core.commands import Command
@@ -120,8 +120,8 @@ class RecordSource(Protocol):
     def group_knows(self, topic: str, timeout: float) -> bool:
         """True if the group has a committed offset for any partition of the topic."""
 
-    def topic_id(self, topic: str, timeout: float) -> str:
-        """The broker's id of the topic, or "" where it gives none. Never raises."""
+    def topic_ids(self, topics: Collection[str], timeout: float) -> dict[str, str]:
+        """The broker's ids of the topics, absent where it gives none. A hint: never raises."""
 
     def commit(self, positions: Mapping[Partition, tuple[int, str]], timeout: float) -> None:
         """Commit (offset, metadata) and wait for the broker's answer."""

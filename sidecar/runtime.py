@@ -88,6 +88,7 @@ class Runtime:
         self._embedded = embedded
         self.admin_address: Address | None = None  # once it listens
         self._loop = asyncio.get_running_loop()
+        self._asked_to_stop = False
         self._stopping = asyncio.Event()
         self._cut = asyncio.Event()
         self._drained = asyncio.Event()
@@ -125,11 +126,12 @@ class Runtime:
 
     def stop(self, reason: str) -> None:
         """Drain and end; a second time, cut."""
-        if self._stopping.is_set():
+        if self._asked_to_stop:
             log.warning("%s again: cutting what is not finished", reason)
             self._cut.set()
         else:
             log.info("%s: draining within %g s", reason, self.settings.drain_seconds)
+            self._asked_to_stop = True
             self._stopping.set()
 
     def fail(self, error: BaseException) -> None:
@@ -251,7 +253,7 @@ class Runtime:
             parking=parking,
             mailbox=mailbox,
             places=places,
-            start_fetching=lambda: thread.start(),  # noqa: PLW0108 - made below
+            start_fetching=lambda: fetcher.start_in(thread),  # both are made below
             failed=self._on_route_failed,
             ended=self._on_route_ended,
         )
@@ -270,6 +272,7 @@ class Runtime:
             revoke_seconds=settings.revoke_seconds,
             clears_before_dispatch=route_settings.guarantee is Guarantee.AT_MOST_ONCE,
             from_end=settings.offset_reset is OffsetReset.LATEST,
+            name=name,
         )
         # A daemon: a client that hangs in its library does not hold the exit.
         thread = threading.Thread(target=fetcher.run, name=f"fetch-{name}", daemon=True)

@@ -24,12 +24,13 @@ class State(Enum):
 
 
 class Breaker:
-    __slots__ = ("_in_a_row", "_trial_out", "last_error", "since", "state")
+    __slots__ = ("_in_a_row", "_trial_out", "calm", "last_error", "since", "state")
 
     def __init__(self, now: float) -> None:
         self.state = State.WAITING
         self.since = now
         self.last_error = ""
+        self.calm = False  # up, and nothing to forget: an answer changes nothing
         self._in_a_row = 0
         self._trial_out = False
 
@@ -48,11 +49,17 @@ class Breaker:
         elif self.state is State.HELD:
             self._enter(State.TRIAL, now)
 
-    def answered(self, now: float) -> None:
-        """The application answered a record in a way that is about the record."""
+    def answered(self, now: float) -> bool:
+        """The application answered a record in a way that is about the record.
+
+        True if an outage ends with it.
+        """
         self._in_a_row = 0
-        if self.state is State.TRIAL:
-            self._enter(State.UP, now)
+        self.calm = self.state is State.UP
+        if self.state is not State.TRIAL:
+            return False
+        self._enter(State.UP, now)
+        return True
 
     def app_down(self, now: float, error: str, at_once: bool) -> bool:
         """A record was answered as only an absent or misrouted application does.
@@ -61,6 +68,7 @@ class Breaker:
         """
         self.last_error = error
         self._in_a_row += 1
+        self.calm = False
         if self.state is State.TRIAL or (
             self.state is State.UP and (at_once or self._in_a_row >= IN_A_ROW)
         ):
@@ -75,6 +83,7 @@ class Breaker:
         self.state = state
         self.since = now
         self._trial_out = False
+        self.calm = state is State.UP
         if state is State.UP:
             self._in_a_row = 0
             self.last_error = ""

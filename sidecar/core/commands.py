@@ -23,11 +23,12 @@ class Clear(NamedTuple):
 
     The answer tells for certain what is committed: where the broker's answer was lost, it is
     read back first. One at a time. more: other records wait to be cleared after these, so the
-    next command is not far.
+    next command is not far. batches: how many batches of records the route had received by then.
     """
 
     positions: Sequence[Position]
     more: bool
+    batches: int
 
 
 class Revoked(NamedTuple):

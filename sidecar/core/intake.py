@@ -67,7 +67,9 @@ class Intake:
 
     def worthwhile(self) -> int:
         """For how many free places it pays to ask while the buffer is nearly full."""
-        return max(1, min(self._places.threshold // 8, 256))
+        places = self._places
+        by_bytes = places.threshold_bytes // max(self._largest, self._largest_before) // 8
+        return max(1, min(places.threshold // 8, by_bytes, 256))
 
     def note_size(self, size: int) -> None:
         self._largest = max(self._largest, size)

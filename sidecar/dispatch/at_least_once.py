@@ -28,8 +28,6 @@ class AtLeastOnce:
         "_posted",
         "_ready",
         "_settled",
-        "commit_failures",
-        "late_results",
         "maybe_lost",
     )
 
@@ -39,8 +37,6 @@ class AtLeastOnce:
         self._ledgers: dict[Assignment, Ledger] = {}
         self._posted: dict[Assignment, Snapshot] | None = None  # the commit under way
         self._settled = 0  # since the last commit was posted
-        self.commit_failures = 0
-        self.late_results = 0
         self.maybe_lost = 0
 
     def assigned(self, starts: Sequence[Start]) -> None:
@@ -67,13 +63,9 @@ class AtLeastOnce:
                 ledger.advance(position)
 
     def settled(self, entry: InFlight) -> None:
-        ledger = self._ledgers.get(entry.record.assignment)
-        if ledger is None:
-            self.late_results += 1
-            return
-        ledger.settle(entry)
+        self._ledgers[entry.record.assignment].settle(entry)
         self._settled += 1
-        if self._settled >= COMMIT_AFTER_SETTLED:
+        if self._settled >= COMMIT_AFTER_SETTLED and self._posted is None:
             self.commit()
 
     def commit(self) -> None:
@@ -87,8 +79,6 @@ class AtLeastOnce:
 
     def commit_done(self, result: CommitResult) -> list[InFlight]:
         posted, self._posted = self._posted or {}, None
-        if result.error is not None:
-            self.commit_failures += 1
         for position in result.applied:
             snapshot = posted.get(position.assignment)
             ledger = self._ledgers.get(position.assignment)
@@ -128,7 +118,7 @@ class AtLeastOnce:
         held = (ledger.oldest for ledger in self._ledgers.values())
         return min((entry.received_at for entry in held if entry is not None), default=None)
 
-    def exposure(self, executing: int, in_flight: int) -> Exposure:
+    def exposure(self, executing: int, delayed: int) -> Exposure:
         return Exposure(0, executing + sum(ledger.uncovered for ledger in self._ledgers.values()))
 
     def partitions(self) -> list[PartitionState]:

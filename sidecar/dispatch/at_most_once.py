@@ -52,6 +52,7 @@ class AtMostOnce:
 
     __slots__ = (
         "_allowance",
+        "_batches",
         "_lanes",
         "_later",
         "_mailbox",
@@ -60,8 +61,6 @@ class AtMostOnce:
         "_resting",
         "_run",
         "_uncommitted",
-        "commit_failures",
-        "late_results",
         "maybe_lost",
     )
 
@@ -82,8 +81,7 @@ class AtMostOnce:
         self._uncommitted = Buffer()
         self._lanes: dict[Assignment, _Lane] = {}
         self._run: _Run | None = None
-        self.commit_failures = 0
-        self.late_results = 0
+        self._batches = 0
         self.maybe_lost = 0  # their commit was never answered and the partition is gone
 
     def assigned(self, starts: Sequence[Start]) -> None:
@@ -91,6 +89,7 @@ class AtMostOnce:
             self._lanes[start.assignment] = _Lane(start, self._mark())
 
     def received(self, records: Iterable[Record], now: float) -> list[Record]:
+        self._batches += 1
         unwanted = []
         for record in records:
             lane = self._lanes.get(record.assignment)
@@ -158,8 +157,6 @@ class AtMostOnce:
                 given_up.append(entry)
         self._uncommitted.put_back(back)
         self.maybe_lost += sum(entry.record.assignment in unknown for entry in given_up)
-        if result.error is not None:
-            self.commit_failures += 1
         if back or result.error is not None:
             self._resting = True
             self._later(self._try_again)
@@ -202,8 +199,9 @@ class AtMostOnce:
             times.append(self._uncommitted.oldest)
         return min(times, default=None)
 
-    def exposure(self, executing: int, in_flight: int) -> Exposure:
-        return Exposure(in_flight - len(self._uncommitted), 0)
+    def exposure(self, executing: int, delayed: int) -> Exposure:
+        run = 0 if self._run is None else len(self._run.entries)
+        return Exposure(run + len(self._ready) + executing + delayed, 0)
 
     def partitions(self) -> list[PartitionState]:
         return [
@@ -228,4 +226,5 @@ class AtMostOnce:
             Position(assignment, offset, self._lanes[assignment].mark)
             for assignment, offset in run.positions.items()
         ]
-        self._mailbox.post(Clear(positions, more=len(self._uncommitted) > 0))
+        more = len(self._uncommitted) > 0
+        self._mailbox.post(Clear(positions, more=more, batches=self._batches))

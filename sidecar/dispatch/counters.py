@@ -12,9 +12,9 @@ class Counters:
     delivered: int = 0
     retries: int = 0
     parked: int = 0
-    park_failures: int = 0
     dropped: int = 0
     already_done: int = 0  # by an earlier owner, as its done-map tells
+    late_results: int = 0  # of records whose partition had left
     lost: int = 0  # cut at the end of a drain (at_most_once)
     rebalances: int = 0
     commit_failures: int = 0

@@ -33,8 +33,6 @@ class PartitionState(NamedTuple):
 
 
 class Offsets(Protocol):
-    commit_failures: int
-    late_results: int
     maybe_lost: int  # it was never known whether they were committed, and others may have them
 
     def assigned(self, starts: Sequence[Start]) -> None: ...
@@ -45,7 +43,7 @@ class Offsets(Protocol):
     def positions(self, positions: Mapping[Assignment, int]) -> None: ...
 
     def settled(self, entry: InFlight) -> None:
-        """The record was delivered, parked or dropped."""
+        """A record of an assignment that is live was delivered, parked or dropped."""
 
     def commit_done(self, result: CommitResult) -> list[InFlight]:
         """The answer to the commit that was posted; returns records to be given up."""
@@ -83,6 +81,6 @@ class Offsets(Protocol):
     def oldest(self) -> float | None:
         """When the oldest record that is tracked here was received."""
 
-    def exposure(self, executing: int, in_flight: int) -> Exposure: ...
+    def exposure(self, executing: int, delayed: int) -> Exposure: ...
 
     def partitions(self) -> list[PartitionState]: ...

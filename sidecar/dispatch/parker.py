@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator
 from sidecar.core.classify import describe
 from sidecar.core.ledger import InFlight
 from sidecar.core.retry import RetrySchedule
+from sidecar.logs import RateLimited, gist
 from sidecar.model import Answer, Assignment, Result
 from sidecar.ports import Parking, Scheduler, Story, Timer
-
-log = logging.getLogger(__name__)
 
 
 class Parker:
@@ -25,6 +24,7 @@ class Parker:
         "_entries",
         "_parked",
         "_parking",
+        "_repeating",
         "_schedule",
         "_scheduler",
         "_wall_clock",
@@ -39,12 +39,14 @@ class Parker:
         schedule: RetrySchedule,
         parking: Parking | None,
         parked: Callable[[InFlight], None],
+        repeating: RateLimited,
     ) -> None:
         self._scheduler = scheduler
         self._wall_clock = wall_clock
         self._schedule = schedule
         self._parking = parking
         self._parked = parked
+        self._repeating = repeating
         self._entries: dict[InFlight, Timer | None] = {}  # the timer of the next write, if any
         self.failures = 0  # writes that failed since the last one that was confirmed
         self.last_error = ""
@@ -102,7 +104,9 @@ class Parker:
             return
         self.failures += 1
         self.last_error = error
-        log.warning("cannot park %s yet: %s", entry.record, error)
+        self._repeating.limited(
+            ("park", gist(error)), logging.WARNING, "cannot park %s yet: %s", entry.record, error
+        )
         self._entries[entry] = self._scheduler.call_later(
             self._schedule.backoff_bound(tries), self._write, entry, story, tries + 1
         )

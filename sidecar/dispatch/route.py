@@ -34,7 +34,7 @@ from sidecar.dispatch.delays import Delays
 from sidecar.dispatch.executors import ExecutorPool
 from sidecar.dispatch.offsets import Offsets
 from sidecar.dispatch.parker import Parker
-from sidecar.logs import RateLimited, gist
+from sidecar.logs import RateLimited, WithFields, gist
 from sidecar.model import (
     Answer,
     Assignment,
@@ -103,8 +103,9 @@ class Route:
     ) -> None:
         self.settings: Final = settings
         self.counters: Final = Counters()
+        self._log = WithFields(log, {"route": settings.name})
         self._commit_interval = commit_interval_seconds
-        self._repeating = RateLimited(log, clock=scheduler.time)
+        self._repeating = RateLimited(self._log, clock=scheduler.time)
         self._scheduler = scheduler
         self._wall_clock = wall_clock
         self._mailbox = mailbox
@@ -143,7 +144,9 @@ class Route:
         self._availability = Availability(
             scheduler, delivery, self.breaker, self._reachable, settings.target
         )
-        self._parker = Parker(scheduler, wall_clock, self._schedule, parking, self._parked)
+        self._parker = Parker(
+            scheduler, wall_clock, self._schedule, parking, self._parked, self._repeating
+        )
         self.phase = Phase.WAITING
         self.paused = False  # by the operator
         self.halted = ""  # the reason, when on_exhausted: halt stopped the route
@@ -253,7 +256,9 @@ class Route:
     def assigned(self, starts: Sequence[Start]) -> None:
         self._offsets.assigned(starts)
         if starts:  # a rebalance that changes nothing for this member is told as well
-            log.info("assigned %s", ", ".join(f"{s.assignment} at {s.offset}" for s in starts))
+            self._log.info(
+                "assigned %s", ", ".join(f"{s.assignment} at {s.offset}" for s in starts)
+            )
 
     def received(self, records: list[Record]) -> None:
         self.counters.received += len(records)
@@ -272,7 +277,7 @@ class Route:
 
     def revoke(self, request: int, assignments: Sequence[Assignment], timeout: float) -> None:
         self.counters.rebalances += 1
-        log.info("revoked %s", ", ".join(map(str, assignments)))
+        self._log.info("revoked %s", ", ".join(map(str, assignments)))
         revocation = _Revocation(request, assignments)
         leaving = set(assignments)
         self._leaving |= leaving
@@ -296,7 +301,7 @@ class Route:
 
     def lost(self, assignments: Sequence[Assignment]) -> None:
         self.counters.rebalances += 1
-        log.warning("lost %s: others may own them by now", ", ".join(map(str, assignments)))
+        self._log.warning("lost %s: others may own them by now", ", ".join(map(str, assignments)))
         self._leaving.update(assignments)
         self._withdraw(assignments)
         self._offsets.release(assignments)
@@ -311,7 +316,7 @@ class Route:
         given_up = self._offsets.commit_done(result)
         unknown = {position.assignment for position in result.unknown}
         if lost := [each.record for each in given_up if each.record.assignment in unknown]:
-            log.error(
+            self._log.error(
                 "%d records may be lost, whether they were committed is unknown: %s",
                 len(lost),
                 ", ".join(map(repr, lost)),
@@ -322,7 +327,7 @@ class Route:
 
     def out_of_range(self, assignment: Assignment, offset: int, reason: str) -> None:
         self.counters.out_of_range += 1
-        log.error("%s: %s; reading on at %d", assignment.partition, reason, offset)
+        self._log.error("%s: %s; reading on at %d", assignment.partition, reason, offset)
 
     def fetch_trouble(self, description: str) -> None:
         self.trouble = description
@@ -346,7 +351,7 @@ class Route:
         if revocation.timer is not None:
             revocation.timer.cancel()
         if revocation.waiting:
-            log.info(
+            self._log.info(
                 "%d records of revoked partitions are still executing; the next owner repeats them",
                 len(revocation.waiting),
             )
@@ -401,7 +406,7 @@ class Route:
     def _reachable(self) -> None:
         """A probe got through."""
         if self.phase is Phase.WAITING:
-            log.info("the application is there; fetching begins")
+            self._log.info("the application is there; fetching begins")
             self.phase = Phase.RUNNING
             self._start_fetching()
             self._commit_timer = self._scheduler.call_later(self._commit_interval, self._tick)
@@ -418,20 +423,30 @@ class Route:
     def _finished(self, entry: InFlight, result: Result) -> None:
         """An attempt came to something."""
         verdict = classify(result, self._answers, answered_before=self.counters.delivered > 0)
-        if verdict.outcome is Outcome.DELIVERED:
+        if self._keeps and not entry.record.assignment.live:
+            self._late(entry, result, verdict)
+        elif verdict.outcome is Outcome.DELIVERED:
             self.counters.delivered += 1
-            self._app_answered()
+            if not self.breaker.calm:
+                self._app_answered()
             self._settle(entry)
         else:
             self._not_delivered(entry, result, verdict)
 
-    def _app_answered(self) -> None:
-        if self.breaker.state is not State.UP:
-            log.info("the application answers again")
-            self.breaker.answered(self._scheduler.time())
-            self._go_on()
+    def _late(self, entry: InFlight, result: Result, verdict: Verdict) -> None:
+        """The partition has left: the result says something of the application only."""
+        self.counters.late_results += 1
+        self.counters.delivered += verdict.outcome is Outcome.DELIVERED
+        if verdict.outcome is Outcome.APP_DOWN:
+            self._app_down(describe(result), verdict.opens_breaker)
         else:
-            self.breaker.answered(0.0)
+            self._app_answered()
+        self._leave(entry)
+
+    def _app_answered(self) -> None:
+        if self.breaker.answered(self._scheduler.time()):
+            self._log.info("the application answers again")
+            self._go_on()
 
     def _not_delivered(self, entry: InFlight, result: Result, verdict: Verdict) -> None:
         self.counters.failures[verdict.reason] += 1
@@ -469,7 +484,7 @@ class Route:
         if self.breaker.app_down(self._scheduler.time(), error, at_once):
             self._availability.watch()
         if self.breaker.state is not was:
-            log.warning("the application is down, intake is held: %s", error)
+            self._log.warning("the application is down, intake is held: %s", error)
 
     def _wait_for_app(self, entry: InFlight) -> None:
         """No attempt is counted; another record of another partition may be the next trial."""
@@ -500,8 +515,7 @@ class Route:
         """Whether the record is left to another owner, or to the next start."""
         if not self._keeps:
             return False
-        assignment = entry.record.assignment
-        return not assignment.live or assignment in self._leaving or self.phase is not Phase.RUNNING
+        return entry.record.assignment in self._leaving or self.phase is not Phase.RUNNING
 
     def _delay(self, entry: InFlight, seconds: float) -> None:
         self.counters.retries += 1
@@ -517,9 +531,6 @@ class Route:
 
     def _dispose(self, entry: InFlight, result: Result, reason: str) -> None:
         """No further attempt now: do what on_exhausted says."""
-        if self._keeps and not entry.record.assignment.live:
-            self._leave(entry)  # the next owner decides
-            return
         on_exhausted = self._on_exhausted
         if reason == APP_DROP and on_exhausted is not OnExhausted.PARK:
             on_exhausted = OnExhausted.DROP  # nothing is exhausted: the application has decided
@@ -528,14 +539,22 @@ class Route:
                 self._parker.park(entry, result, reason)
             case OnExhausted.DROP:
                 self.counters.dropped += 1
-                log.error("dropped %s: %s, %s", entry.record, reason, describe(result))
+                told = describe(result)
+                self._repeating.limited(
+                    ("dropped", reason, gist(told)),
+                    logging.ERROR,
+                    "dropped %s: %s, %s",
+                    entry.record,
+                    reason,
+                    told,
+                )
                 self._settle(entry)
             case OnExhausted.HALT:
                 if self._goes_back(entry):
                     self._leave(entry)
                     return
                 self.halted = f"{entry.record}: {describe(result)}"
-                log.error("halted until resumed, %s", self.halted)
+                self._log.error("halted until resumed, %s", self.halted)
                 entry.attempts = 0
                 self._ready.put_back([entry])
             case OnExhausted.RETRY_FOREVER:
@@ -591,8 +610,7 @@ class Route:
 
     @property
     def buffered(self) -> int:
-        run = self.in_flight - self.executing - self.delayed
-        return max(0, run)
+        return max(0, self.in_flight - self.executing - self.delayed)
 
     @property
     def delayed(self) -> int:

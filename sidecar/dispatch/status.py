@@ -58,7 +58,7 @@ class Now(NamedTuple):
 
 def route_status(route: Route, now: Now) -> RouteStatus:
     settings, pool = route.settings, route.executors
-    exposure = route.offsets.exposure(route.executing, route.in_flight)
+    exposure = route.offsets.exposure(route.executing, route.delayed)
     oldest = route.oldest
     return RouteStatus(
         name=settings.name,
@@ -222,7 +222,7 @@ def _counters(route: Route) -> CountersStatus:
         dropped=counters.dropped,
         already_done=counters.already_done,
         lost=counters.lost + offsets.maybe_lost,
-        late_results=offsets.late_results,
+        late_results=counters.late_results,
         rebalances=counters.rebalances,
         commit_failures=counters.commit_failures,
         out_of_range=counters.out_of_range,

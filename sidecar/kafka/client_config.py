@@ -75,7 +75,9 @@ def consumer_config(settings: Settings, route: RouteSettings) -> dict[str, str]:
         **_CONSUMER_FORCED,
         "group.id": settings.group_of(route),
     }
-    if given.get("group.protocol", "classic").lower() == "classic":
+    # librdkafka takes it in any case, those who read it here compare.
+    config["group.protocol"] = given.get("group.protocol", "classic").lower()
+    if config["group.protocol"] == "classic":
         config.setdefault("partition.assignment.strategy", "cooperative-sticky")
     if "group.instance.id" in given:
         config["group.instance.id"] = f"{given['group.instance.id']}-{route.name}"

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Thread
 from typing import Final
 
 from sidecar.core.commands import Clear, Command, Commit, Finish, Revoked, StopFetching, Wake
 from sidecar.core.intake import Intake
 from sidecar.core.places import Places
 from sidecar.errors import CommitFailed, CommitUnknown, FatalSource, SourceError
-from sidecar.logs import RateLimited, gist
+from sidecar.logs import RateLimited, WithFields, gist
 from sidecar.model import Assignment, Partition, Position, Record, Start
 from sidecar.ports import CommitResult, Committed, FetchSink, Mailbox, Message, RecordSource
 
@@ -59,7 +60,9 @@ class Fetcher:
         revoke_seconds: float,
         clears_before_dispatch: bool,
         from_end: bool = False,
+        name: str = "",
     ) -> None:
+        self._log = WithFields(log, {"route": name})
         self._source = source
         self._sink = sink
         self._tell = tell
@@ -80,6 +83,7 @@ class Fetcher:
         self._unknown: list[Position] | None = None  # a commit whose result has to be read back
         self._unknown_tried_at = 0.0
         self._out_of_range: dict[Partition, str] = {}  # reset them as soon as the broker answers
+        self._batches = 0  # handed over
         self._unanswered = False  # a batch was handed over and the loop has not cleared it yet
         self._draining = False
         self._finish: Finish | None = None
@@ -89,6 +93,11 @@ class Fetcher:
         self.paused: frozenset[Assignment] = frozenset()
 
     # --- the thread ---------------------------------------------------------------------------
+
+    def start_in(self, thread: Thread) -> None:
+        """Let the thread, which is to run run, begin."""
+        self.last_step_at = self._clock()
+        thread.start()
 
     def run(self) -> None:
         """Fetch until told to finish; tells the sink how it ended. Raises nothing."""
@@ -135,7 +144,7 @@ class Fetcher:
         try:
             self._commit_now(self._finish.positions)
         except SourceError as problem:
-            log.error("the last commit failed: %s", problem)
+            self._log.error("the last commit failed: %s", problem)
         self._source.close()
 
     def leave_after(self, problem: BaseException) -> None:
@@ -144,7 +153,7 @@ class Fetcher:
         try:
             self._source.close()
         except Exception as another:  # noqa: BLE001
-            log.warning("cannot leave the group after %r: %r", problem, another)
+            self._log.warning("cannot leave the group after %r: %r", problem, another)
 
     # --- fetching -----------------------------------------------------------------------------
 
@@ -188,6 +197,7 @@ class Fetcher:
         self._places.taken_bytes += size_of_all
         self._places.taken += len(records)
         if records:
+            self._batches += 1
             self._unanswered = self._clears
             self._tell(self._sink.received, records)
 
@@ -197,8 +207,10 @@ class Fetcher:
         if room >= worthwhile:
             return room
         places = self._places
-        places.wake_at = places.freed + worthwhile - (places.threshold - places.in_flight)
-        if self._intake.room() < worthwhile:
+        freed = places.freed  # read first: what is freed from here on may make the wake-up early
+        room = self._intake.room()
+        places.wake_at = freed + worthwhile - room
+        if room < worthwhile:
             self._serve_for(ROOM_WAIT_SECONDS)
         places.wake_at = 0
         return 0 if self._draining or self._finish is not None else self._intake.room()
@@ -259,7 +271,7 @@ class Fetcher:
             case Finish():
                 self._finish = command
             case Revoked(request, _):
-                log.info("answer to revocation %d came late; it was not waited for", request)
+                self._log.info("answer to revocation %d came late; it was not waited for", request)
 
     def _current(self, positions: Iterable[Position]) -> list[Position]:
         return [p for p in positions if self._owned.get(p.assignment.partition) is p.assignment]
@@ -287,14 +299,14 @@ class Fetcher:
             self._source.commit(_by_partition(current), REQUEST_SECONDS)
 
     def _clear(self, command: Clear) -> None:
-        self._unanswered = command.more
+        self._unanswered = command.more or command.batches < self._batches
         current = self._current(command.positions)
         error: Exception | None = None
         if current:
             try:
                 self._source.commit(_by_partition(current), REQUEST_SECONDS)
             except CommitUnknown as problem:
-                log.warning("a commit was not answered, reading it back: %s", problem)
+                self._log.warning("a commit was not answered, reading it back: %s", problem)
                 self._unknown = current
                 self._read_back(self._clock())
                 return
@@ -359,14 +371,18 @@ class Fetcher:
         self._tell(self._sink.revoke, request, leaving, self._revoke_seconds)
         answer = self._await_revoked(request)
         if answer is None:
-            log.error("the loop did not answer a revocation in time: nothing is committed for it")
+            self._log.error(
+                "the loop did not answer a revocation in time: nothing is committed for it"
+            )
         elif answer.positions:
             try:
                 self._source.commit(_by_partition(answer.positions), REQUEST_SECONDS)
             except FatalSource:
                 raise
             except SourceError as problem:
-                log.warning("the commit on revocation failed, records will repeat: %s", problem)
+                self._log.warning(
+                    "the commit on revocation failed, records will repeat: %s", problem
+                )
 
     def on_lost(self, partitions: Sequence[Partition]) -> None:
         leaving = self._disown(partitions)
@@ -391,26 +407,26 @@ class Fetcher:
             assignment = self._owned.get(partition)
             if assignment is not None:
                 try:
-                    offset = self._policy_offset(partition, knows_topic=False)
+                    offset = self._policy_offset(partition, {})
+                    if offset >= assignment.next_offset:
+                        self._source.seek(partition, offset)
+                    else:
+                        self._restart(assignment, offset)
                 except FatalSource:
                     raise
                 except SourceError as problem:
                     self._warn(f"{partition}: cannot find a position to read on from", problem)
                     continue
-                if offset >= assignment.next_offset:
-                    self._source.seek(partition, offset)
-                else:
-                    self._restart(assignment, offset)
                 self._tell(self._sink.out_of_range, assignment, offset, reason)
             del self._out_of_range[partition]
 
     def _restart(self, assignment: Assignment, offset: int) -> None:
         """The log ends before what was read of it: it is another log, so another epoch."""
         partition = assignment.partition
+        self._source.seek(partition, offset)
         self._disown([partition])
         self._tell(self._sink.lost, [assignment])
         start = Start(self._adopt(partition, offset), offset, committed=False)
-        self._source.seek(partition, offset)
         if not self._intake.all_paused:
             self._source.resume([partition])  # the old epoch may have been paused for its greed
         self._tell(self._sink.assigned, [start])
@@ -426,6 +442,8 @@ class Fetcher:
         self._paused.difference_update(leaving)
         for assignment in leaving:
             self._reported.pop(assignment, None)
+        if not self._owned:
+            self._unanswered = False  # what was handed over is given back
         return leaving
 
     def _await_revoked(self, request: int) -> Revoked | None:
@@ -450,7 +468,7 @@ class Fetcher:
                 raise
             except SourceError as problem:
                 if self._clock() >= deadline or self._finish is not None:
-                    log.error(
+                    self._log.error(
                         "starting positions unknown, the client goes on by itself: %s", problem
                     )
                     return [Start(self._adopt(p, -1), -1, committed=False) for p in partitions]
@@ -466,27 +484,27 @@ class Fetcher:
             if offset is not None:
                 found[partition] = (offset, True, metadata)
                 continue
-            topic = partition.topic
-            if topic not in knows:
-                knows[topic] = self._from_end and self._source.group_knows(topic, REQUEST_SECONDS)
-            found[partition] = (self._policy_offset(partition, knows[topic]), False, "")
-        ids: dict[str, str] = {}
-        if not self._clears:
-            for topic in {partition.topic for partition in partitions}:
-                ids[topic] = self._source.topic_id(topic, HINT_SECONDS)
+            found[partition] = (self._policy_offset(partition, knows), False, "")
+        topics = set() if self._clears else {partition.topic for partition in partitions}
+        ids = self._source.topic_ids(topics, HINT_SECONDS)
         return [
             Start(self._adopt(p, offset), offset, is_committed, metadata, ids.get(p.topic, ""))
             for p, (offset, is_committed, metadata) in found.items()
         ]
 
-    def _policy_offset(self, partition: Partition, knows_topic: bool) -> int:
+    def _policy_offset(self, partition: Partition, knows: dict[str, bool]) -> int:
         """Without a commit: the beginning, or the end if so configured.
 
-        A partition added to a topic that the group knows starts at its beginning in any case:
-        what it holds was produced while the group was there.
+        A partition of a topic that the group knows starts at its beginning in any case: it was
+        added, or lost its position, while the group was there. knows keeps what was asked before.
         """
         low, high = self._source.watermarks(partition, REQUEST_SECONDS)
-        return high if self._from_end and not knows_topic else low
+        if not self._from_end:
+            return low
+        topic = partition.topic
+        if topic not in knows:
+            knows[topic] = self._source.group_knows(topic, REQUEST_SECONDS)
+        return low if knows[topic] else high
 
     def _commit_starts(self, starts: list[Start], fresh: list[Position]) -> list[Start]:
         """Commit resolved positions, so that a first record that fails is found again."""
@@ -495,7 +513,7 @@ class Fetcher:
         except FatalSource:
             raise
         except SourceError as problem:
-            log.warning("the starting position is not committed yet: %s", problem)
+            self._log.warning("the starting position is not committed yet: %s", problem)
             return starts
         done = {position.assignment for position in fresh}
         return [s._replace(committed=True) if s.assignment in done else s for s in starts]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -93,6 +93,7 @@ class KafkaSource:
         self._changed: set[Partition] = set()
         self._moved: dict[Partition, int | None] = {}
         self._unanswered: deque[tuple[list[tuple[str, int, int]], _Done | None]] = deque()
+        self._errors: list[tuple[RawMessage, KafkaError]] = []  # behind the last messages
         self._assigning = False
         self._closing = False
         self._fatal: FatalSource | None = None
@@ -163,6 +164,9 @@ class KafkaSource:
     # --- messages -----------------------------------------------------------------------------
 
     def poll(self, limit: int, timeout: float) -> list[Message]:
+        self._report_errors()
+        if self._raised is not None:
+            self._raise()
         taken: list[RawMessage] = []
         try:
             first = self._consumer.poll(timeout)
@@ -176,12 +180,11 @@ class KafkaSource:
                     taken += self._consumer.consume(limit - 1, 0)
         except KafkaException as failure:
             self._keep(source_error(kafka_error(failure)))
-        errors: list[tuple[RawMessage, KafkaError]] = []
-        messages = self._messages(taken, errors)
+        messages = self._messages(taken, self._errors)
         if self._changed and messages:
             messages = self._take_back(messages, self._changed)
-        for raw, error in errors:
-            self._on_message_error(raw, error)
+        if not messages:
+            self._report_errors()
         if self._raised is not None:
             if self._fatal is None:
                 self._take_back(messages, {message.partition for message in messages})
@@ -212,6 +215,16 @@ class KafkaSource:
         self._starts[partition] = offset
         self._moved[partition] = offset
         self._changed.add(partition)
+
+    def _report_errors(self) -> None:
+        """Not before the messages that stood in front of an error were handed over.
+
+        A partition whose position is gone may start anew at another offset, and what was read
+        before must not be taken for what comes then.
+        """
+        errors, self._errors = self._errors, []
+        for raw, error in errors:
+            self._on_message_error(raw, error)
 
     def _messages(
         self, taken: Iterable[RawMessage], errors: list[tuple[RawMessage, KafkaError]]
@@ -325,8 +338,8 @@ class KafkaSource:
         committed = self.committed(partitions, max(deadline - time.monotonic(), 0.01))
         return any(each.offset is not None for each in committed.values())
 
-    def topic_id(self, topic: str, timeout: float) -> str:
-        return self._topics.topic_id(topic, timeout)
+    def topic_ids(self, topics: Collection[str], timeout: float) -> dict[str, str]:
+        return self._topics.ids(topics, timeout)
 
     # --- commits ------------------------------------------------------------------------------
 

@@ -7,8 +7,9 @@ the poll that runs the callback, and the next callback would abort the process.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicCollection
@@ -58,18 +59,24 @@ class Topics:
             raise source_error(kafka_error(error)) from error
         return [] if known is None else [Partition(topic, number) for number in known.partitions]
 
-    def topic_id(self, topic: str, timeout: float) -> str:
-        """The topic's id, or "". A hint that everything works without, so nothing is raised."""
-        if not self._with_ids or time.monotonic() < self._silent_until:
-            return ""
+    def ids(self, topics: Collection[str], timeout: float) -> dict[str, str]:
+        """The ids of the topics that have one. A hint that everything works without: no error."""
+        if not topics or not self._with_ids or time.monotonic() < self._silent_until:
+            return {}
         started = time.monotonic()
+        found: dict[str, str] = {}
         try:
             admin = AdminClient(self._connection)
-            answers = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)
-            return str(answers[topic].result(timeout).topic_id or "")
+            wanted = TopicCollection(list(topics))
+            answers = admin.describe_topics(wanted, request_timeout=timeout)
         except Exception:  # noqa: BLE001 - a hint
-            now = time.monotonic()
-            if now - started >= timeout:
-                # A broker that does not know the request costs the whole timeout: once is enough.
-                self._silent_until = now + _RETRY_SECONDS
-            return ""
+            return found
+        for topic, answer in answers.items():
+            left = started + timeout - time.monotonic()
+            with contextlib.suppress(Exception):
+                if topic_id := answer.result(max(left, 0)).topic_id:
+                    found[topic] = str(topic_id)
+        if time.monotonic() - started >= timeout:
+            # A broker that does not know the request costs the whole timeout: once is enough.
+            self._silent_until = time.monotonic() + _RETRY_SECONDS
+        return found

@@ -28,7 +28,7 @@ def test_a_crash_costs_at_most_the_budget_and_repeats_nothing() -> None:
     world.produce(1000)
     first = world.members[0]
     world.run(3.0)
-    told = first.route.offsets.exposure(first.route.executing, first.places.in_flight)
+    told = first.route.offsets.exposure(first.route.executing, first.route.delayed)
     first.crash()
     world.behaviour = lambda request: answer()
     world.join()

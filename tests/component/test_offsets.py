@@ -102,7 +102,7 @@ def test_twenty_thousand_records_behind_a_stuck_one() -> None:
     assert max(len(commit.metadata) for commit in history) <= MAX_CHARACTERS
     assert first.route.counters.commit_failures == 0
     delivered = set(world.judge.delivered)
-    told = first.route.offsets.exposure(first.route.executing, first.places.in_flight)
+    told = first.route.offsets.exposure(first.route.executing, first.route.delayed)
     first.crash()
     world.behaviour = lambda request: answer(seconds=0.001)
     second = world.join()

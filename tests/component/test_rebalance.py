@@ -29,7 +29,7 @@ def test_a_late_answer_commits_nothing_for_a_partition_that_left() -> None:
     world.run_until(lambda: len(second.owned) == 1 and world.lag() == 0)
     world.run_until(lambda: first.route.counters.delivered == 1)
     world.run(3.0)
-    assert first.route.offsets.late_results == 1
+    assert first.route.counters.late_results == 1
     history = world.broker.group(GROUP).history
     assert {c.member for c in history if c.partition.number == 1 and c.offset == 1} == {second.name}
     world.produce(1, partition=0)
@@ -55,7 +55,7 @@ def test_old_results_are_not_credited_to_the_new_assignment() -> None:
     world.run_until(lambda: len(member.app.requests) == first_epoch)
     world.broker.expel(GROUP, member.name)
     world.run_until(lambda: len(member.app.requests) == 2 * first_epoch)
-    world.run_until(lambda: member.route.offsets.late_results == 3)
+    world.run_until(lambda: member.route.counters.late_results == 3)
     assert [state.outstanding for state in member.route.offsets.partitions()] == [5]
     world.run(5.0)
     assert world.committed().offset == 1

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from sidecar.core import done_map
+from sidecar.core.answers import Verdict
 from sidecar.core.commands import Revoked
 from sidecar.core.intake import Intake
 from sidecar.core.ledger import InFlight, Ledger, Snapshot
@@ -26,7 +27,7 @@ from sidecar.dispatch.executors import ExecutorPool
 from sidecar.dispatch.parker import Parker
 from sidecar.dispatch.route import Route
 from sidecar.kafka.fetcher import Fetcher
-from sidecar.model import Answer, Assignment, Guarantee, Outcome, Position
+from sidecar.model import Answer, Assignment, Guarantee, Outcome, Position, Result
 from sidecar.ports import CommitResult
 
 ALO: Final = Guarantee.AT_LEAST_ONCE
@@ -70,20 +71,20 @@ def _map_without_the_open(
     return snapshot._replace(position=position._replace(metadata=text))
 
 
-def _by_partition(
-    right: Callable[[AtLeastOnce, InFlight], None], offsets: AtLeastOnce, entry: InFlight
+def _settle_by_partition(
+    right: Callable[..., None], late: Route, entry: InFlight, result: Result, verdict: Verdict
 ) -> None:
     """Any epoch of the partition will do."""
     record = entry.record
-    for state in offsets.partitions():
+    for state in late.offsets.partitions():
         if state.assignment.partition == record.assignment.partition:
             each = state.oldest
             while each is not None and each.record.offset < record.offset:
                 each = each.next
             if each is not None and each.record.offset == record.offset:
-                entry = each
+                late.offsets.settled(each)
                 break
-    right(offsets, entry)
+    right(late, entry, result, verdict)
 
 
 def _keep_the_delayed(
@@ -175,7 +176,7 @@ def _withdraw_nothing(
 FAULTS: Final = [
     Fault("commits one too far", ALO, Ledger, "snapshot", _one_too_far),
     Fault("tells that open records are done", ALO, Ledger, "snapshot", _map_without_the_open),
-    Fault("settles by an old epoch", ALO, AtLeastOnce, "settled", _by_partition),
+    Fault("settles by an old epoch", ALO, Route, "_late", _settle_by_partition),
     Fault("keeps delayed records at a revocation", ALO, Delays, "discard", _keep_the_delayed),
     Fault("forgets delayed records at a revocation", ALO, Delays, "discard", _forget_the_delayed),
     Fault("keeps the buffer at a revocation", ALO, AtLeastOnce, "withdraw", _withdraw_nothing),

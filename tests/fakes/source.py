@@ -13,7 +13,7 @@ Invariants:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecar.errors import CommitUnknown, FatalSource, SourceError
@@ -183,9 +183,9 @@ class FakeSource:
         with self._broker.changed:
             return any(each.topic == topic for each in self._group.offsets)
 
-    def topic_id(self, topic: str, timeout: float) -> str:
-        found = self._broker.topics.get(topic)
-        return "" if found is None or self._broker.down else found.topic_id
+    def topic_ids(self, topics: Collection[str], timeout: float) -> dict[str, str]:
+        known = {} if self._broker.down else self._broker.topics
+        return {topic: known[topic].topic_id for topic in topics if topic in known}
 
     # --- commits ------------------------------------------------------------------------------
 

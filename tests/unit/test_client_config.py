@@ -154,3 +154,10 @@ def test_the_table_agrees_with_librdkafka(name: str) -> None:
     elif known.choices and name != "delivery.report.only.error":
         said = complaint(name, "nonsense")
         assert "Invalid value" in said or "Expected bool" in said
+
+
+def test_the_group_protocol_is_known_in_any_case() -> None:
+    """librdkafka takes it in any case; whoever reads it here compares with the small letters."""
+    config = consumer(settings(**{"group.protocol": "CONSUMER"}))
+    assert config["group.protocol"] == "consumer"
+    assert "partition.assignment.strategy" not in config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from random import Random
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from sidecar.core.ledger import InFlight
 from sidecar.core.retry import RetrySchedule
 from sidecar.dispatch.parker import Parker
+from sidecar.logs import RateLimited
 from sidecar.model import Answer, Failed, FailureKind
 from tests.fakes.clock import SimulatedScheduler
 from tests.fakes.parking import FakeParking
@@ -29,8 +31,9 @@ class Rig:
             max_age_seconds=None,
             random=Random(1),
         )
+        repeating = RateLimited(logging.getLogger("test"), clock=self.scheduler.time)
         self.parker = Parker(
-            self.scheduler, self.wall_clock, schedule, self.topic, self.parked.append
+            self.scheduler, self.wall_clock, schedule, self.topic, self.parked.append, repeating
         )
         self.owner = assignment()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from sidecar.kafka.source import KafkaSource
 from sidecar.model import UNREADABLE_HEADERS, Partition
@@ -52,7 +52,11 @@ class ScriptedConsumer:
 class Listener:
     def __init__(self) -> None:
         self.revoked: list[Partition] = []
+        self.out_of_range: list[Partition] = []
         self.raising: Exception | None = None
+
+    def on_out_of_range(self, partition: Partition, reason: str) -> None:
+        self.out_of_range.append(partition)
 
     def on_revoke(self, partitions: Sequence[Partition]) -> None:
         self.revoked += partitions
@@ -132,3 +136,30 @@ def test_a_header_name_that_is_not_utf8_does_not_end_the_thread() -> None:
     )
     headers = [each.headers for each in source.poll(10, 0)]
     assert [each is UNREADABLE_HEADERS for each in headers] == [False, True, False, False]
+
+
+class AtItsEnd(Message):
+    """Not a message: the position behind those before it is gone."""
+
+    def __init__(self, partition: Partition) -> None:
+        error = KafkaError(KafkaError._AUTO_OFFSET_RESET)
+        super().__init__(topic=partition.topic, partition=partition.number, error=error)
+
+
+def test_an_error_is_reported_after_the_messages_in_front_of_it_were_handed_over() -> None:
+    """Else what was read of a log that was made anew would be taken for what the new one holds."""
+    source, consumer = prepared(lambda _: None)
+    listener = cast("Listener", source._listener)
+    consumer.batch.append(AtItsEnd(A))
+    assert len(source.poll(10, 0)) == 4
+    assert listener.out_of_range == []
+    consumer.batch = [consumer.batch[1]]
+    source.poll(10, 0)
+    assert listener.out_of_range == [A]
+
+
+def test_an_error_alone_is_reported_at_once() -> None:
+    source, consumer = prepared(lambda _: None)
+    consumer.batch = [AtItsEnd(A)]
+    assert source.poll(10, 0) == []
+    assert cast("Listener", source._listener).out_of_range == [A]
