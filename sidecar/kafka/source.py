@@ -140,7 +140,7 @@ class KafkaSource:
         costs about session.timeout.ms; one that is silent (frozen, cut off) several times
         socket.timeout.ms. Whoever must end sooner has to end the process without this thread.
         """
-        if not hasattr(self, "_consumer"):
+        if self._closing or not hasattr(self, "_consumer"):
             return
         self._closing = True
         try:

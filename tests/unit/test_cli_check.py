@@ -57,7 +57,7 @@ def test_an_admin_surface_without_token_and_socket_is_told() -> None:
 
 def test_memory_adds_up_over_routes_and_is_held_against_the_limit() -> None:
     tree = settings({}, {"topics": ["b"], "threshold_bytes": 2**20})
-    need = 75 + (16 + 16 + 4) + (1 + 16 + 4)
+    need = 75 + (16 + 16 + 1) + (1 + 16 + 1)
     assert check_memory(tree, None).text.startswith(f"about {need} MiB")
     assert check_memory(tree, need * 2**20).verdict is Verdict.OK
     assert check_memory(tree, need * 2**20 - 1).verdict is Verdict.WARN
