@@ -417,6 +417,13 @@ class KafkaSource:
     # --- callbacks ----------------------------------------------------------------------------
 
     def _on_assign(self, _: Consumer, offsets: list[TopicPartition]) -> None:
+        if self._closing:
+            # A rebalance that was under way. They are given up next, so nobody is told of them,
+            # and nobody asks a broker that answers a leaving member no more.
+            take = self._consumer.incremental_assign if self._cooperative else self._consumer.assign
+            self._guard(take, offsets)
+            self._assigned.update(partitions_of(offsets))
+            return
         self._assigning = True
         self._guard(self._listener.on_assign, partitions_of(offsets))
         if self._assigning:
