@@ -9,7 +9,10 @@ from __future__ import annotations
 
 
 class Places:
-    """taken* is written by the fetch thread, everything else by the loop."""
+    """taken* is written by the fetch thread, freed* and the thresholds by the loop.
+
+    wake_at alone has two writers: it is a hint, and one that is missed costs a short wait.
+    """
 
     __slots__ = (
         "freed",
