@@ -7,6 +7,7 @@ standard error, never a traceback.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
@@ -62,10 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return parser.error(_wrong_command(parser.parse_known_args(arguments)[0].command))
 
 
-def _stopped_early(number: int, _: object) -> NoReturn:
-    # While the interpreter ends it would leave another signal to the kernel.
-    signal.signal(number, signal.SIG_IGN)
-    sys.exit(ExitCode.CLEAN)
+def _stopped_early(*_: object) -> NoReturn:
+    # At once: an exception makes an extension that is just being imported panic, and while the
+    # interpreter ends it leaves another signal to the kernel. Nothing has been started yet.
+    os._exit(ExitCode.CLEAN)
 
 
 def _wrong_command(command: str | None) -> str:

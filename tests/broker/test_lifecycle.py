@@ -391,16 +391,18 @@ def test_it_goes_on_by_itself_after_an_outage_of_the_broker(
             breakable_kafka.produce(name, [b"after"])
         at_the_end(breakable_kafka, f"{group}-kept", kept)
         at_the_end(breakable_kafka, f"{group}-spent", spent)
+        eventually(lambda: sidecar.status()["in_flight"] == 0, "nothing is executing any more")
         by_topic = {
             name: [count for (path, _), count in delivered.items() if path.endswith(name)]
             for name in (kept, spent)
         }
         assert len(by_topic[kept]) == 301
         assert set(by_topic[spent]) == {1}
-        # Those whose commit was not answered while the partitions left are not sent, but counted.
+        # Whose commit was not answered while the partitions left is counted, and not sent if it
+        # was committed after all.
         states = {each["name"]: each["counters"] for each in sidecar.status()["routes"]}
-        assert len(by_topic[spent]) + states[spent]["lost"] == 301
         assert states[spent]["lost"] <= 8
+        assert 301 - states[spent]["lost"] <= len(by_topic[spent]) <= 301
         assert len(sidecar.entries()) < 80
         assert sidecar.process.poll() is None
         assert sidecar.stop() == 0
