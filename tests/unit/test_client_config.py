@@ -158,6 +158,6 @@ def test_the_table_agrees_with_librdkafka(name: str) -> None:
 
 def test_the_group_protocol_is_known_in_any_case() -> None:
     """librdkafka takes it in any case; whoever reads it here compares with the small letters."""
-    config = consumer(settings(**{"group.protocol": "CONSUMER"}))
+    config = consumer(settings(group__protocol="CONSUMER"))
     assert config["group.protocol"] == "consumer"
     assert "partition.assignment.strategy" not in config
