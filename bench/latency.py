@@ -132,10 +132,11 @@ def _isolation(kafka: KafkaCluster, seconds: float, hangs: bool, run: int) -> di
 
 
 def _warm_up(scene: Scene, kafka: KafkaCluster, topic: str, journal: Journal) -> None:
-    """Records that are not counted: the group is joined and every connection was used."""
-    options = {"partitions": PARTITIONS, "first": 10_000_000, "count": 600, "rate": 500.0}
-    assert scene.load(kafka.bootstrap_servers, topic, delay_ms=20, **options).wait(60) == 0
-    eventually(lambda: len(_refreshed(journal).answered) >= 600, "warmed up", within=60)
+    """Records that are not counted: the group is joined, and the broker's code is compiled."""
+    count = 4000
+    options = {"partitions": PARTITIONS, "first": 10_000_000, "count": count, "rate": 800.0}
+    assert scene.load(kafka.bootstrap_servers, topic, delay_ms=5, **options).wait(60) == 0
+    eventually(lambda: len(_refreshed(journal).answered) >= count, "warmed up", within=60)
     journal.answered.clear()
 
 

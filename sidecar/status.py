@@ -44,6 +44,7 @@ class CauseName(Enum):
     DRAINING = "draining"
     NO_EXECUTORS = "no_executors"
     EXECUTORS_BUSY = "executors_busy"
+    RETRYING = "retrying"
     DEAD_LETTER_WRITES_FAILING = "dead_letter_writes_failing"
     KAFKA_TROUBLE = "kafka_trouble"
     WATERMARK_HELD = "watermark_held"

@@ -120,5 +120,5 @@ class AdminServer:
         except SidecarError as error:
             if self._settings.socket_required:
                 raise
-            log.warning("%s; going on without it", error)
+            log.info("%s; going on without it", error)
             return None

@@ -152,6 +152,7 @@ class Route:
         self.halted = ""  # the reason, when on_exhausted: halt stopped the route
         self.trouble = ""  # what the fetch thread last reported
         self.trouble_at = 0.0
+        self.last_failure = ""  # what the last attempt that failed came to
         self.lost_records: list[Record] = []  # cut at the end of a drain (at_most_once)
         self._fetch_error: BaseException | None = None
         self._leaving: set[Assignment] = set()
@@ -217,6 +218,8 @@ class Route:
         if not self._keeps:
             self.lost_records += [entry.record for entry in unfinished]
             self.counters.lost += len(unfinished)
+        elif unfinished:
+            self._log.warning("%d records are not finished and will be repeated", len(unfinished))
         self._leave_all(unfinished)
         self.phase = Phase.LEAVING
         self._stop_timers()
@@ -457,9 +460,11 @@ class Route:
         outcome = verdict.outcome
         if outcome is Outcome.APP_DOWN and others_fine and not verdict.opens_breaker:
             outcome = Outcome.RETRY
+        self.last_failure = describe(result)
         if outcome is Outcome.APP_DOWN:
-            self._app_down(describe(result), verdict.opens_breaker)
+            self._app_down(self.last_failure, verdict.opens_breaker)
         else:
+            self._tell_failure(entry, verdict.reason)
             self._app_answered()
         if not self._keeps and not verdict.unprocessed:
             self._dispose(entry, result, verdict.reason)
@@ -479,12 +484,30 @@ class Route:
             case Outcome.DELIVERED | Outcome.CANCELLED:
                 raise AssertionError(f"not a failed attempt: {outcome}")
 
+    def _tell_failure(self, entry: InFlight, reason: str) -> None:
+        self._repeating.limited(
+            ("attempt", reason, gist(self.last_failure)),
+            logging.WARNING,
+            "attempt %d of %s failed: %s",
+            entry.tries,
+            entry.record,
+            self.last_failure,
+        )
+
     def _app_down(self, error: str, at_once: bool) -> None:
         was = self.breaker.state
         if self.breaker.app_down(self._scheduler.time(), error, at_once):
             self._availability.watch()
         if self.breaker.state is not was:
-            self._log.warning("the application is down, intake is held: %s", error)
+            # Every trial that fails comes here again.
+            self._repeating.limited(
+                ("held", gist(error)),
+                logging.WARNING,
+                "%s: %s; intake is held until the application is there and answers, and it is tried"
+                " every half second: see that it runs, and that target is right",
+                self.settings.target,
+                error,
+            )
 
     def _wait_for_app(self, entry: InFlight) -> None:
         """No attempt is counted; another record of another partition may be the next trial."""
@@ -635,6 +658,10 @@ class Route:
     @property
     def offsets(self) -> Offsets:
         return self._offsets
+
+    @property
+    def delays(self) -> Delays:
+        return self._delays
 
     @property
     def startable(self) -> int:

@@ -147,6 +147,7 @@ def causes(route: Route, now: Now) -> Iterator[Cause]:
             "wait; what is not finished in time is cut",
         )
     yield from _executors(route)
+    yield from _retrying(route, now)
     if route.parker.failures:
         yield Cause(
             CauseName.DEAD_LETTER_WRITES_FAILING,
@@ -190,6 +191,20 @@ def _executors(route: Route) -> Iterator[Cause]:
             None,
             f"all {pool.busy} executors have a request out, {waiting} records wait for one",
             "raise the number of executors if the app has room, else make the app faster",
+        )
+
+
+def _retrying(route: Route, now: Now) -> Iterator[Cause]:
+    """Records that wait to be tried again, once they are many or one has waited long."""
+    waiting, oldest = len(route.delays), route.delays.oldest
+    if oldest is None:
+        return
+    if waiting * 10 >= route.settings.threshold or now.scheduler - oldest >= HELD_LONG_SECONDS:
+        yield Cause(
+            CauseName.RETRYING,
+            now.date(oldest),
+            f"{waiting} records wait to be tried again; the last failure: {route.last_failure}",
+            "see why the app fails; the records are tried again by themselves",
         )
 
 

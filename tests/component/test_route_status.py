@@ -20,7 +20,7 @@ from sidecar.dispatch.status import (
     route_status,
 )
 from sidecar.model import Answer, Failed, FailureKind, Guarantee, OnExhausted, Start
-from sidecar.settings import DeadLetterSettings, RouteSettings
+from sidecar.settings import DeadLetterSettings, RetrySettings, RouteSettings
 from sidecar.status import AppState, Cause, CauseName, RouteState, RouteStatus
 from tests.fakes.clock import SimulatedScheduler
 from tests.fakes.delivery import ManualDelivery
@@ -241,6 +241,21 @@ def test_record_that_holds_the_watermark_is_named() -> None:
     assert rig.cause.cause is CauseName.WATERMARK_HELD
     assert rig.cause.detail.startswith("orders/0/0 ")
     assert "2 offsets behind it" in rig.cause.detail
+
+
+def test_records_that_keep_failing_are_told_though_nothing_is_settled_behind_them() -> None:
+    rig = running(retry=RetrySettings(max_attempts=1000, initial_backoff_seconds=30))
+    rig.receive(0)
+    rig.answer(0, Answer(500))
+    assert rig.causes == []  # one failure now and then is no trouble
+    until = rig.scheduler.time() + HELD_LONG_SECONDS
+    while rig.scheduler.time() < until or rig.delivery.running:
+        rig.scheduler.advance(0.1)
+        if rig.delivery.running:
+            rig.answer(0, Answer(500))
+    assert rig.cause.cause is CauseName.RETRYING
+    assert rig.cause.detail.startswith("1 records wait")
+    assert "the application answered 500" in rig.cause.detail
 
 
 def test_every_cause_says_what_to_do() -> None:

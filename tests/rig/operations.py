@@ -104,7 +104,18 @@ class KafkaOperations:
             replication_factor=-1 if replication is None else replication,
             config=dict(config or {}),
         )
-        _result(self.admin.create_topics([topic])[name])
+
+        def created() -> bool:
+            try:
+                _result(self.admin.create_topics([topic])[name])
+            except KafkaException as error:
+                # A broker that was just started answers before the controller counts it in.
+                if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+                    raise
+                return False
+            return True
+
+        eventually(created, f"{name} is created", within=_TIMEOUT)
         eventually(
             lambda: len(self._leaders(name)) == partitions, f"{name} has leaders", within=_TIMEOUT
         )
@@ -176,16 +187,17 @@ class KafkaOperations:
     def _list_offsets(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
         wanted = {TopicPartition(topic, number): spec for number in self._leaders(topic)}
 
-        def found() -> dict[int, int] | None:
+        def found() -> list[dict[int, int]]:
             answers = self.admin.list_offsets(wanted, request_timeout=_TIMEOUT)
             try:
-                return {each.partition: _result(answer).offset for each, answer in answers.items()}
+                offsets = {each.partition: _result(it).offset for each, it in answers.items()}
             except KafkaException as error:
                 if error.args[0].retriable() or error.args[0].code() in _MOVING:
-                    return None
+                    return []
                 raise
+            return [offsets]
 
-        return eventually(found, f"the offsets of {topic}") or {}
+        return eventually(found, f"the offsets of {topic}")[0] if wanted else {}
 
     def commits(self, group: str, topic: str) -> dict[int, Commit]:
         """What the group has committed; partitions without a commit are absent."""

@@ -23,7 +23,7 @@ COMMON: Properties = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 500,
     "group.consumer.min.session.timeout.ms": 1_000,
-    "group.consumer.session.timeout.ms": 6_000,
+    "group.consumer.session.timeout.ms": 3_000,
     "group.consumer.min.heartbeat.interval.ms": 100,
     "group.consumer.heartbeat.interval.ms": 300,
     # retention and compaction run at once, in a small heap
