@@ -34,7 +34,7 @@ def main() -> None:
         {
             "bootstrap.servers": args.bootstrap_servers,
             "enable.idempotence": True,
-            "linger.ms": 0,
+            "linger.ms": 1,
             "log_level": 0,
         }
     )
