@@ -59,6 +59,7 @@ from sidecar.ports import Committed, Message, SourceListener
 _Done = Callable[[Exception | None], None]
 
 GIVE_UP_SECONDS: Final = 3.0
+QUIET_SECONDS: Final = 0.15
 
 _new_tuple: Final[Any] = tuple.__new__  # makes a Message without a call of Python code
 
@@ -96,6 +97,7 @@ class KafkaSource:
         self._errors: list[tuple[RawMessage, KafkaError]] = []  # behind the last messages
         self._assigning = False
         self._closing = False
+        self._last_callback_at = 0.0
         self._fatal: FatalSource | None = None
         self._raised: BaseException | None = None
 
@@ -145,7 +147,10 @@ class KafkaSource:
         self._closing = True
         try:
             self._give_all_up()
-            self._consumer.close()
+            if self._assigned:
+                self._trouble("partitions are still held; the client is left as it is")
+            else:
+                self._consumer.close()
         except KafkaException as error:
             self._trouble(describe(kafka_error(error)))
         while self._unanswered:
@@ -156,10 +161,17 @@ class KafkaSource:
             self._raise()
 
     def _give_all_up(self) -> None:
+        """Unsubscribe, and serve what follows from it until it has been quiet for a moment.
+
+        A rebalance that is under way may still bring partitions to a member that has none.
+        """
         self._consumer.unsubscribe()
         deadline = time.monotonic() + GIVE_UP_SECONDS
-        while self._assigned and self._fatal is None and time.monotonic() < deadline:
-            self._consumer.poll(0.05)  # for its callbacks; a message is for the next owner
+        self._last_callback_at = time.monotonic()
+        while self._fatal is None and (now := time.monotonic()) < deadline:
+            if not self._assigned and now - self._last_callback_at >= QUIET_SECONDS:
+                return
+            self._consumer.poll(0.02)  # for its callbacks; a message is for the next owner
 
     # --- messages -----------------------------------------------------------------------------
 
@@ -420,17 +432,26 @@ class KafkaSource:
         if self._closing:
             # A rebalance that was under way. They are given up next, so nobody is told of them,
             # and nobody asks a broker that answers a leaving member no more.
-            take = self._consumer.incremental_assign if self._cooperative else self._consumer.assign
-            self._guard(take, offsets)
-            self._assigned.update(partitions_of(offsets))
+            self._take_unread(offsets)
             return
         self._assigning = True
         self._guard(self._listener.on_assign, partitions_of(offsets))
         if self._assigning:
-            # Without this the binding would start the partitions at its own idea of an offset.
-            self._guard(self.assign, {})
             self._assigning = False
+            self._take_unread(offsets)
             self._keep(SourceError("on_assign returned without having assigned"))
+
+    def _take_unread(self, offsets: list[TopicPartition]) -> None:
+        """Own the partitions and read none of them.
+
+        They must be owned: what the client does not have it cannot give up, and a rebalance that
+        is not answered holds up its closing for ever.
+        """
+        take = self._consumer.incremental_assign if self._cooperative else self._consumer.assign
+        self._guard(take, offsets)
+        self._guard(self._consumer.pause, offsets)
+        self._assigned.update(partitions_of(offsets))
+        self._last_callback_at = time.monotonic()
 
     def _on_revoke(self, _: Consumer, offsets: list[TopicPartition]) -> None:
         self._give_up(self._listener.on_revoke, offsets)
@@ -447,6 +468,7 @@ class KafkaSource:
             self._guard(self._call, self._consumer.incremental_unassign, offsets)
         else:
             self._guard(self._call, self._consumer.unassign)
+        self._last_callback_at = time.monotonic()
         self._assigned.difference_update(partitions)
         self._paused.difference_update(partitions)
         self._changed.update(partitions)
