@@ -197,6 +197,11 @@ class Slot(Protocol):
         attempt is 1 for the first. The caller owns the deadline: it calls abort.
         """
 
+    def send_batch(
+        self, batch: Sequence[tuple[Record, int]], done: Callable[[Result], None]
+    ) -> None:
+        """Send records of one topic, each with its attempt, as one POST; else as send."""
+
     def abort(self) -> bool:
         """Give the running request up: its connection is closed and done is not called.
 
