@@ -27,7 +27,13 @@ from sidecar import __version__
 from sidecar.admin.server import Address, AdminServer
 from sidecar.core.kafka_rules import OffsetReset
 from sidecar.core.places import Places
-from sidecar.delivery import Credentials, TlsOptions, open_delivery, shape_of
+from sidecar.delivery import (
+    Credentials,
+    TlsOptions,
+    batch_shape_of,
+    open_delivery,
+    shape_of,
+)
 from sidecar.dispatch.route import Phase, Route
 from sidecar.errors import ConfigError, SidecarError
 from sidecar.kafka.client_config import consumer_config, producer_config
@@ -240,6 +246,7 @@ class Runtime:
             probe_seconds=route_settings.timeout_seconds,
             answers=route_settings.answer_table,
             shape=shape_of(route_settings, settings.kafka_text("bootstrap.servers")),
+            batch_shape=batch_shape_of(route_settings, settings.kafka_text("bootstrap.servers")),
             credentials=_credentials(route_settings),
         )
         parking = self._parking(route_settings)

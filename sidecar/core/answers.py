@@ -38,7 +38,7 @@ _TOO_EARLY: Final = Verdict(Outcome.RETRY, "status_retry", unprocessed=True)
 _DEFERRED: Final = Verdict(Outcome.DEFERRED, "status_deferred", unprocessed=True)
 _REJECTED: Final = Verdict(Outcome.REJECTED, "status_rejected")
 MISROUTED: Final = Verdict(Outcome.APP_DOWN, "status_app_down")
-_TOLD_TO_RETRY: Final = Verdict(Outcome.RETRY, "answer_retry")
+TOLD_TO_RETRY: Final = Verdict(Outcome.RETRY, "answer_retry")
 _TOLD_TO_DROP: Final = Verdict(Outcome.REJECTED, APP_DROP)
 
 _BY_OUTCOME: Final[Mapping[Outcome, Verdict]] = {
@@ -91,7 +91,7 @@ def _read_dapr(body: bytes) -> Verdict:
     said = next((text for name, text in answer.items() if name.lower() == "status"), "")
     if not isinstance(said, str) or said in ("", "SUCCESS"):
         return DELIVERED
-    return _TOLD_TO_DROP if said == "DROP" else _TOLD_TO_RETRY
+    return _TOLD_TO_DROP if said == "DROP" else TOLD_TO_RETRY
 
 
 def _read_lambda(body: bytes) -> Verdict:
@@ -105,11 +105,11 @@ def _read_lambda(body: bytes) -> Verdict:
     try:
         answer: Any = json.loads(body)
     except (ValueError, RecursionError):
-        return _TOLD_TO_RETRY
+        return TOLD_TO_RETRY
     if answer is None:
         return DELIVERED
     if not isinstance(answer, dict) or answer.get("batchItemFailures"):
-        return _TOLD_TO_RETRY
+        return TOLD_TO_RETRY
     return DELIVERED
 
 
@@ -185,10 +185,15 @@ def clash(one: range, other: range) -> bool:
     return one == other or (shared and not (inside or around))
 
 
-def answer_table(preset: Preset, overrides: Mapping[str, Outcome]) -> AnswerTable:
-    """The preset's table below the overrides, of which the narrower is above the wider."""
+def answer_table(
+    preset: Preset, overrides: Mapping[str, Outcome], *, reads: bool = True
+) -> AnswerTable:
+    """The preset's table below the overrides, of which the narrower is above the wider.
+
+    reads=False leaves out what the preset reads of bodies.
+    """
     base = _PRESETS[preset]
-    if not overrides:
+    if not overrides and reads:
         return base
     by_status = dict(base.by_status)
     hold = base.hold_unknown_path
@@ -198,4 +203,4 @@ def answer_table(preset: Preset, overrides: Mapping[str, Outcome]) -> AnswerTabl
         hold = hold and 404 not in statuses
         if outcome is Outcome.RETRY and 425 in statuses:
             by_status[425] = _TOO_EARLY
-    return AnswerTable(by_status, base.read, hold_unknown_path=hold)
+    return AnswerTable(by_status, base.read if reads else None, hold_unknown_path=hold)

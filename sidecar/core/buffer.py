@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sidecar.core.ledger import InFlight
 from sidecar.model import Assignment
@@ -63,6 +63,15 @@ class Buffer:
         elif len(turns) > 1:
             turns.rotate(-1)
         return entry
+
+    def take_fitting(self, fits: Callable[[InFlight], bool]) -> InFlight | None:
+        """As take, but of the first partition in turn whose oldest record fits."""
+        turns = self._turns
+        for _ in range(len(turns)):
+            if fits(turns[0][0]):
+                return self.take()
+            turns.rotate(-1)
+        return None
 
     def discard(self, assignment: Assignment) -> list[InFlight]:
         """Remove everything of one assignment."""

@@ -13,21 +13,25 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sidecar.core import done_map
 from sidecar.core.done_map import DoneMap
 from sidecar.model import Assignment, Position, Record, Start
+
+ANY_BATCH: Final = 1_000_000
 
 
 class InFlight:
     """A record between fetch and settle, with what is known of its attempts.
 
     tries counts requests sent; attempts counts those that are held against the record.
+    batch_limit is the size of the largest batch it may still travel in.
     """
 
     __slots__ = (
         "attempts",
+        "batch_limit",
         "deliveries_seen",
         "first_try_at",
         "in_ledger",
@@ -44,6 +48,7 @@ class InFlight:
         self.received_at = received_at  # scheduler time
         self.tries = 0
         self.attempts = 0
+        self.batch_limit = ANY_BATCH
         self.first_try_at = 0.0  # scheduler time of the first try
         self.deliveries_seen = -1  # the route's deliveries when this record was last tried
         self.in_ledger = False

@@ -11,13 +11,13 @@ from sidecar.core.target import TOPIC, Scheme, Target, parse_target
 from sidecar.delivery.connection import reading_of
 from sidecar.delivery.credentials import Credentials, Refreshed
 from sidecar.delivery.probe import Probe
-from sidecar.delivery.request import RequestEncoder, Shape
-from sidecar.delivery.shapes import shape_of
+from sidecar.delivery.request import BatchShape, RequestEncoder, Shape
+from sidecar.delivery.shapes import batch_shape_of, shape_of
 from sidecar.delivery.tls import TlsOptions
 from sidecar.delivery.wire import WireDelivery
 from sidecar.ports import Delivery
 
-__all__ = ["Credentials", "TlsOptions", "open_delivery", "shape_of"]
+__all__ = ["Credentials", "TlsOptions", "batch_shape_of", "open_delivery", "shape_of"]
 
 PROBE_SECONDS: Final = 5.0
 
@@ -37,12 +37,14 @@ def open_delivery(
     probe_seconds: float = PROBE_SECONDS,
     answers: AnswerTable = DEFAULT_ANSWERS,
     shape: Shape | None = None,
+    batch_shape: BatchShape | None = None,
     credentials: Credentials | None = None,
 ) -> Delivery:
     """The way to a target: the wire, or the client where HTTP/2 is wanted.
 
     answers tells what is to be read of an answer beyond its status; shape makes the body of a
-    record, None takes its value; credentials are what the application knows the sidecar by.
+    record, None takes its value; batch_shape is for routes that send batches; credentials are what
+    the application knows the sidecar by.
     connections is how many the client keeps when idle; on the wire each slot keeps its own.
     probe_seconds is the route's timeout; a probe never takes longer than 5 s. Raises ValueError
     for a combination that makes no sense, and OSError for TLS files that cannot be read.
@@ -59,6 +61,7 @@ def open_delivery(
         headers_always,
         credentials.lines(),
         shape,
+        batch_shape,
         signer,
     )
     to_health = None if health is None else parse_target(health)
@@ -68,6 +71,7 @@ def open_delivery(
     context = (tls or TlsOptions()).context() if secure else None
     seconds = min(probe_seconds, PROBE_SECONDS)
     probe = Probe(loop, target, to_health, seconds, context)
+    reading = reading_of(answers, batches=batch_shape is not None)
     delivery: Delivery
     if not http2:
         delivery = WireDelivery(
@@ -77,7 +81,7 @@ def open_delivery(
             idle_seconds=idle_seconds,
             probe=probe,
             tls=context,
-            reading=reading_of(answers),
+            reading=reading,
         )
     else:
         # Imported by those alone who need it: it is a good part of a start.
@@ -91,7 +95,7 @@ def open_delivery(
             connections=connections,
             probe=probe,
             tls=(tls or TlsOptions()).context(),  # its own: httpx changes the protocols it offers
-            reading=reading_of(answers),
+            reading=reading,
         )
     if credentials.may_change:
         return Refreshed(delivery, loop, credentials, encoder, signer)

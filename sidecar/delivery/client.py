@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final
 
 import httpx
 
 from sidecar.core.target import Target
-from sidecar.delivery.connection import ANSWER_LIMIT, BODY_KEPT, JUST_STATUS, Done, Reading
+from sidecar.delivery.connection import BODY_KEPT, JUST_STATUS, Done, Reading, cut_off
 from sidecar.delivery.probe import Probe
 from sidecar.delivery.request import RequestEncoder, Unsendable, split_head
 from sidecar.model import Answer, Failed, FailureKind, Record, Result
@@ -26,16 +27,21 @@ _CLOSED: Final = ("disconnected", "closed connection", "ConnectionTerminated", "
 _CONNECT_SECONDS: Final = 10.0  # also of what was given up meanwhile
 
 
+Encoded = tuple[bytes, bytes]  # head and body
+
+
 class _Attempt:
     """One request. While it connects it is not cancelled: httpx would leave the socket behind."""
 
     __slots__ = ("_done", "_given_up", "_task", "sent")
 
-    def __init__(self, delivery: ClientDelivery, record: Record, attempt: int, done: Done) -> None:
+    def __init__(
+        self, delivery: ClientDelivery, topic: str, encode: Callable[[], Encoded], done: Done
+    ) -> None:
         self.sent = False  # a byte of it may have left
         self._done: Final = done
         self._given_up = False
-        self._task: Final = delivery.start(self._run(delivery, record, attempt))
+        self._task: Final = delivery.start(self._run(delivery, topic, encode))
 
     def abort(self) -> bool:
         self._given_up = True
@@ -43,9 +49,11 @@ class _Attempt:
             self._task.cancel()
         return self.sent
 
-    async def _run(self, delivery: ClientDelivery, record: Record, attempt: int) -> None:
+    async def _run(
+        self, delivery: ClientDelivery, topic: str, encode: Callable[[], Encoded]
+    ) -> None:
         try:
-            result: Result = await delivery.post(record, attempt, self._on_trace)
+            result: Result = await delivery.post(topic, encode(), self._on_trace)
         except Unsendable as error:
             result = Failed(FailureKind.UNSENDABLE, str(error), sent=False)
         except httpx.HTTPError as error:
@@ -70,7 +78,12 @@ class ClientSlot:
         self._attempt: _Attempt | None = None
 
     def send(self, record: Record, attempt: int, done: Done) -> None:
-        self._attempt = _Attempt(self._delivery, record, attempt, done)
+        encode = partial(self._delivery.encoder.encode, record, attempt)
+        self._attempt = _Attempt(self._delivery, record.topic, encode, done)
+
+    def send_batch(self, batch: Sequence[tuple[Record, int]], done: Done) -> None:
+        encode = partial(self._delivery.encoder.encode_batch, batch)
+        self._attempt = _Attempt(self._delivery, batch[0][0].topic, encode, done)
 
     def abort(self) -> bool:
         attempt, self._attempt = self._attempt, None
@@ -96,10 +109,10 @@ class ClientDelivery:
         reading: Reading = JUST_STATUS,
     ) -> None:
         self._origin: Final = f"{target.scheme.value}://{target.authority}"
-        self._encoder: Final = encoder
+        self.encoder: Final = encoder
         self._loop: Final = loop
         self._probe: Final = probe
-        self._success_bytes: Final = reading.success_bytes
+        self._reading: Final = reading
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._client: Final = httpx.AsyncClient(
             verify=tls,
@@ -124,20 +137,20 @@ class ClientDelivery:
         return task
 
     async def post(
-        self, record: Record, attempt: int, trace: Callable[..., Coroutine[Any, Any, None]]
+        self, topic: str, encoded: Encoded, trace: Callable[..., Coroutine[Any, Any, None]]
     ) -> Result:
-        head, body = self._encoder.encode(record, attempt)
+        head, body = encoded
         # Not through the client's own builder, which adds headers.
         request = httpx.Request(
             "POST",
-            self._origin + self._encoder.path(record.topic),
+            self._origin + self.encoder.path(topic),
             headers=split_head(head),
             content=body,
             extensions={"trace": trace},
         )
         response = await self._client.send(request, stream=True)
         try:
-            return await _read(response, self._success_bytes)
+            return await _read(response, self._reading)
         finally:
             await response.aclose()
 
@@ -153,19 +166,21 @@ class ClientDelivery:
         await self._client.aclose()
 
 
-async def _read(response: httpx.Response, success_bytes: int) -> Result:
+async def _read(response: httpx.Response, reading: Reading) -> Result:
     """The answer, read to its end or to the limit; not decoded, whatever it calls itself."""
     status = response.status_code
     if not 200 <= status < 600:
         return Failed(FailureKind.MALFORMED, f"an answer of status {status} makes no sense")
-    wanted = BODY_KEPT if status >= 300 else success_bytes
+    wanted = BODY_KEPT if status >= 300 else reading.success_bytes
     length = 0
     body = b""
     async for chunk in response.aiter_raw():
         length += len(chunk)
         if len(body) < wanted:
             body += chunk[: wanted - len(body)]
-        if length >= ANSWER_LIMIT:
+        if length >= reading.limit:
+            if failed := cut_off(status, reading):
+                return failed
             break
     retry_after = response.headers.get_list("retry-after")
     return Answer(status, ", ".join(retry_after) if retry_after else None, body)

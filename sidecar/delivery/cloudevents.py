@@ -26,16 +26,16 @@ from sidecar.delivery.request import Shaped, identity_of, is_plain, is_type, typ
 from sidecar.model import Header, Record
 
 _PREFIX: Final = "ce_"
-_REQUIRED: Final = frozenset(("specversion", "id", "source", "type"))
+REQUIRED: Final = frozenset(("specversion", "id", "source", "type"))
 _NAMES_KEPT: Final = 1024
 
 STRUCTURED_TYPE: Final = b"application/cloudevents+json"
 # How a receiver tells the structured mode from the binary one.
-_claims_an_event: Final = re.compile(rb"application/cloudevents", re.IGNORECASE).match
+claims_an_event: Final = re.compile(rb"application/cloudevents", re.IGNORECASE).match
 _is_structured: Final = re.compile(
     rb"application/cloudevents(?:\+[a-z0-9.+-]+)? *(?:;.*)?", re.IGNORECASE
 ).fullmatch
-_is_json_structured: Final = re.compile(
+is_json_structured: Final = re.compile(
     rb"application/cloudevents\+json *(?:;.*)?", re.IGNORECASE
 ).fullmatch
 _is_json_type: Final = re.compile(rb"[^/]+/(?:json|[^;]*\+json) *(?:;.*)?", re.IGNORECASE).fullmatch
@@ -81,12 +81,12 @@ class CloudEventShape:
 
     def __call__(self, record: Record, attempt: int) -> Shaped:
         own_type = content_type_of(record.headers)
-        if record.headers and not _claims_an_event(own_type):
+        if record.headers and not claims_an_event(own_type):
             event = self._binary(record, record.headers, own_type)
             if event is not None:
                 return event
         content_type = own_type or self._content_type
-        if _claims_an_event(content_type):
+        if claims_an_event(content_type):
             if record.value and _is_structured(content_type):
                 return self._structured(record, record.value, content_type)
         elif not self._wrapping.structured:
@@ -96,7 +96,7 @@ class CloudEventShape:
         return Shaped(body, record.headers, type_line_of(STRUCTURED_TYPE))
 
     def _structured(self, record: Record, value: bytes, content_type: bytes) -> Shaped:
-        if self._unpack and _is_json_structured(content_type):
+        if self._unpack and is_json_structured(content_type):
             unpacked = _unpacked(record.headers, value)
             if unpacked is not None:
                 return unpacked
@@ -113,6 +113,22 @@ class CloudEventShape:
 
     def _binary(self, record: Record, headers: list[Header], own_type: bytes) -> Shaped | None:
         """The event in binary mode, if the headers make one."""
+        found = self.attributes(headers)
+        if found is None:
+            return None
+        attributes, rest = found
+        lines = b"".join([b"%b%b\r\n" % (name, each[0]) for name, each in attributes.items()])
+        # No content type is said where the event has none: it would be an attribute.
+        type_line = type_line_of(own_type) if own_type else b""
+        return Shaped(record.value or b"", rest, type_line, lines)
+
+    def attributes(
+        self, headers: list[Header]
+    ) -> tuple[dict[bytes, tuple[bytes, Header]], list[Header]] | None:
+        """The attributes of an event in binary mode, and the other headers; None if it is none.
+
+        An attribute is known by what its line begins with, and has its value there and its header.
+        """
         attributes: dict[bytes, tuple[bytes, Header]] = {}
         rest: list[Header] = []
         for header in headers:
@@ -130,10 +146,7 @@ class CloudEventShape:
             return None
         if not attributes.keys() >= _REQUIRED_PREFIXES:
             return None
-        lines = b"".join([b"%b%b\r\n" % (name, each[0]) for name, each in attributes.items()])
-        # No content type is said where the event has none: it would be an attribute.
-        type_line = type_line_of(own_type) if own_type else b""
-        return Shaped(record.value or b"", rest, type_line, lines)
+        return attributes, rest
 
     def _prefix(self, name: str) -> bytes:
         """What the line of an attribute begins with; empty if it cannot be one."""
@@ -148,7 +161,7 @@ class CloudEventShape:
         return prefix
 
 
-_REQUIRED_PREFIXES: Final = frozenset(b"ce-%b: " % name.encode() for name in _REQUIRED)
+_REQUIRED_PREFIXES: Final = frozenset(b"ce-%b: " % name.encode() for name in REQUIRED)
 
 
 # --- attributes ---------------------------------------------------------------------------------
@@ -234,10 +247,10 @@ def wrapped(
     value = record.value
     if value is None:
         return head  # an event without data
-    return b'%b,"%b":%b}' % (head[:-1], *_data(value, content_type))
+    return b'%b,"%b":%b}' % (head[:-1], *data_member(value, content_type))
 
 
-def _data(value: bytes, content_type: bytes) -> tuple[bytes, bytes]:
+def data_member(value: bytes, content_type: bytes) -> tuple[bytes, bytes]:
     try:
         if _is_json_type(content_type):
             parse_json(value)
@@ -253,7 +266,7 @@ def _unpacked(headers: list[Header] | None, value: bytes) -> Shaped | None:
     """A JSON event in structured mode as one in binary mode; None if it is not well-formed."""
     try:
         event = parse_json(value)
-        if not isinstance(event, dict) or not event.keys() >= _REQUIRED:
+        if not isinstance(event, dict) or not event.keys() >= REQUIRED:
             return None
         content_type = event.pop("datacontenttype", None) or ""
         raw_type = content_type.encode()
@@ -271,7 +284,7 @@ def _unpacked(headers: list[Header] | None, value: bytes) -> Shaped | None:
             [
                 _line_of(name, content)
                 for name, content in event.items()
-                if content is not None or name in _REQUIRED
+                if content is not None or name in REQUIRED
             ]
         )
     except (ValueError, TypeError, AttributeError):

@@ -6,7 +6,8 @@ Owned by a slot (or a probe), on the event loop. There is no task and no future 
 * It carries one request at a time, and the next one only if the last answer was whole, allows
   it, came after the whole request was written and had nothing behind it.
 * A request is written once: nothing is ever resent here.
-* At most ANSWER_LIMIT bytes are read of an answer; behind that the status alone decides.
+* At most so many bytes are read of an answer as its Reading allows; behind that the status alone
+  decides, or the answer is none.
 * A sequence of bytes gives the same result however it was split.
 """
 
@@ -25,6 +26,7 @@ from sidecar.delivery.opening import describe
 from sidecar.model import Answer, Failed, FailureKind, Outcome, Result
 
 ANSWER_LIMIT: Final = 65_536  # its head and interim answers included
+BATCH_ANSWER_LIMIT: Final = 1_048_576
 BODY_KEPT: Final = 1_024  # of an answer that is not a success
 _REMEMBERED_BYTES: Final = 1_024
 _PROCESSING: Final = 102
@@ -39,18 +41,31 @@ class Reading(NamedTuple):
 
     success_bytes: int = 0  # of the body of a success
     processing_is_final: bool = False  # 102 is an answer, and not a word in between
+    limit: int = ANSWER_LIMIT  # bytes that are read, the head and interim answers included
+    only_whole: bool = False  # a success is none unless all of it was read
 
 
 JUST_STATUS: Final = Reading()
 
 
-def reading_of(answers: AnswerTable) -> Reading:
-    """What a table needs to see."""
+def reading_of(answers: AnswerTable, *, batches: bool = False) -> Reading:
+    """What a table needs to see; the answer to a batch may name each of its records."""
     processing = answers.by_status.get(_PROCESSING)
+    limit = BATCH_ANSWER_LIMIT if batches else ANSWER_LIMIT
     return Reading(
-        success_bytes=0 if answers.read is None else ANSWER_LIMIT,
+        success_bytes=limit if batches or answers.read is not None else 0,
         processing_is_final=processing is not None and processing.outcome is Outcome.DELIVERED,
+        limit=limit,
+        only_whole=batches,
     )
+
+
+def cut_off(status: int, reading: Reading) -> Failed | None:
+    """What an answer is that was not read to its end; None: its status decides."""
+    if reading.only_whole and 200 <= status < 300:
+        detail = f"the answer to a batch is longer than {reading.limit} bytes"
+        return Failed(FailureKind.MALFORMED, detail)
+    return None
 
 
 class LastAnswer:
@@ -78,11 +93,12 @@ class Connection(asyncio.Protocol):
         "_framed",
         "_keep",
         "_last",
+        "_limit",
         "_loop",
         "_on_gone",
         "_parser",
         "_pending",
-        "_processing_is_final",
+        "_reading",
         "_retry_after",
         "_status",
         "_success_bytes",
@@ -103,7 +119,9 @@ class Connection(asyncio.Protocol):
     ) -> None:
         """last is shared by the connections to one application that read alike."""
         self._last: Final = LastAnswer() if last is None else last
-        self._success_bytes, self._processing_is_final = reading
+        self._reading: Final = reading
+        self._limit: Final = reading.limit
+        self._success_bytes: Final = reading.success_bytes
         self.fresh_since: float | None = None
         self._loop: Final = loop
         self._on_gone: Final = on_gone
@@ -115,7 +133,7 @@ class Connection(asyncio.Protocol):
         self._unwritten: memoryview | None = None  # not yet given to the transport
         self._writable = True
         # Its answer, as far as it is known.
-        self._allowance = ANSWER_LIMIT  # bytes that may still be read
+        self._allowance = self._limit  # bytes that may still be read
         self._status = 0  # 0 until the head of the final answer is complete
         self._framed = False  # its end is told by its own bytes
         self._retry_after: str | None = None
@@ -129,7 +147,7 @@ class Connection(asyncio.Protocol):
         """Write it, or have it written when the connection is made. Only new or fresh ones."""
         self._done = done
         self.fresh_since = None
-        self._allowance = ANSWER_LIMIT
+        self._allowance = self._limit
         self._status = 0
         self._whole = False
         if self._transport is None:
@@ -203,7 +221,7 @@ class Connection(asyncio.Protocol):
         if self._done is None or parser is None:  # bytes that nobody asked for
             self._drop()
             return
-        whole = self._allowance == ANSWER_LIMIT  # nothing was read of this answer before
+        whole = self._allowance == self._limit  # nothing was read of this answer before
         if whole and data == self._last.data:
             self._answer(self._last.answer)
             return
@@ -229,11 +247,15 @@ class Connection(asyncio.Protocol):
             self._answer(answer)
         elif not self._allowance:
             self._drop()
-            if self._status:
-                self._answer(self._parsed())
-            else:
-                reason = f"the head of the answer is longer than {ANSWER_LIMIT} bytes"
-                self._finish(Failed(FailureKind.MALFORMED, reason))
+            self._cut_off()
+
+    def _cut_off(self) -> None:
+        """Nothing more is read of the answer."""
+        if self._status:
+            self._finish(cut_off(self._status, self._reading) or self._parsed())
+        else:
+            reason = f"the head of the answer is longer than {self._limit} bytes"
+            self._finish(Failed(FailureKind.MALFORMED, reason))
 
     def on_message_begin(self) -> None:
         if self._whole:
@@ -257,7 +279,7 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         assert self._parser is not None
         status = self._parser.get_status_code()
-        if 200 <= status < 600 or (status == _PROCESSING and self._processing_is_final):
+        if 200 <= status < 600 or (status == _PROCESSING and self._reading.processing_is_final):
             self._status = status
         elif status == 101 or not 100 <= status < 200:
             raise HttpParserError(f"an answer of status {status} makes no sense")
@@ -332,5 +354,5 @@ class Connection(asyncio.Protocol):
             self._answer(self._parsed())
         else:
             what = "the connection was closed" if error is None else describe(error)
-            when = "in the answer" if self._allowance < ANSWER_LIMIT else "before an answer"
+            when = "in the answer" if self._allowance < self._limit else "before an answer"
             self._finish(Failed(FailureKind.BROKEN, f"{what} {when}"))

@@ -198,6 +198,13 @@ class LambdaShape:
         self._servers: Final = bootstrap_servers
 
     def __call__(self, record: Record, attempt: int) -> Shaped:
+        return Shaped(lambda_event(self._servers, [record]), record.headers, _JSON_LINE)
+
+
+def lambda_event(bootstrap_servers: str, records: Iterable[Record]) -> bytes:
+    """The event with these records, each under its partition."""
+    by_partition: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
         told: dict[str, Any] = {
             "topic": record.topic,
             "partition": record.partition,
@@ -213,9 +220,11 @@ class LambdaShape:
             told["key"] = _base64(record.key)
         if record.value is not None:
             told["value"] = _base64(record.value)
-        event = {
+        by_partition.setdefault(f"{record.topic}-{record.partition}", []).append(told)
+    return _dumped(
+        {
             "eventSource": "SelfManagedKafka",
-            "bootstrapServers": self._servers,
-            "records": {f"{record.topic}-{record.partition}": [told]},
+            "bootstrapServers": bootstrap_servers,
+            "records": by_partition,
         }
-        return Shaped(_dumped(event), record.headers, _JSON_LINE)
+    )

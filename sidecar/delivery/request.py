@@ -15,17 +15,18 @@ What does not change is built once: per route, and per topic for the path and th
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from binascii import b2a_base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from sidecar.core.credentials import header_line
 from sidecar.core.target import TOPIC
 from sidecar.errors import SidecarError
-from sidecar.model import Header, Record
+from sidecar.model import UNREADABLE_HEADERS, Header, Record
 
 _TOPICS_KEPT: Final = 1024
 _NAMES_KEPT: Final = 1024
@@ -37,6 +38,8 @@ _is_plain_name: Final = re.compile(r"[A-Za-z0-9-]+").fullmatch
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 is_token: Final = re.compile(_TOKEN).fullmatch
 is_type: Final = re.compile(_TOKEN + rb"/" + _TOKEN + rb"(?: *;[ -~]*)?").fullmatch
+
+_UNREADABLE: Final = "a header's name is not UTF-8, so the client library cannot read the headers"
 
 TRACE_NAMES: Final = ("traceparent", "tracestate", "baggage")
 _OWN_NAMES: Final = frozenset(("content-type", *TRACE_NAMES))
@@ -59,6 +62,14 @@ class Shape(Protocol):
     def __call__(self, record: Record, attempt: int) -> Shaped: ...
 
 
+class BatchShape(Protocol):
+    def __call__(self, batch: Sequence[tuple[Record, int]]) -> tuple[bytes, bytes]:
+        """The content type and the body of a request about these records, with their attempts.
+
+        Raises Unsendable.
+        """
+
+
 class _Name(NamedTuple):
     """How a record header of one name travels."""
 
@@ -70,6 +81,7 @@ class RequestEncoder:
     """Encodes the records of one route for one target."""
 
     __slots__ = (
+        "_batch_shape",
         "_fixed_lines",
         "_headers_always",
         "_host_line",
@@ -91,11 +103,13 @@ class RequestEncoder:
         headers_always: bool = False,
         fixed_lines: bytes = b"",
         shape: Shape | None = None,
-        sign: Callable[[Record, bytes], bytes] | None = None,
+        batch_shape: BatchShape | None = None,
+        sign: Callable[[str, bytes], bytes] | None = None,
     ) -> None:
         """fixed_lines go out with every request. Raises ValueError for what cannot be sent."""
         self._sign = sign
         self._shape = shape
+        self._batch_shape = batch_shape
         self._path_template = path_template
         self._host_line = header_line("Host", host)
         self._fixed_lines = fixed_lines
@@ -153,7 +167,7 @@ class RequestEncoder:
         if lines:
             head += lines
         if self._sign is not None:
-            head += self._sign(record, body)
+            head += self._sign(identity_of(record), body)
         head += b"Kafka-Tombstone: true\r\n\r\n" if value is None else b"\r\n"
         if len(head) > self._max_header_bytes:
             raise Unsendable(
@@ -162,16 +176,31 @@ class RequestEncoder:
             )
         return head, body
 
-    def _start(self, topic: str) -> bytes:
-        """The part of the head that is the same for all records of a topic, as a template."""
+    def encode_batch(self, batch: Sequence[tuple[Record, int]]) -> tuple[bytes, bytes]:
+        """As encode, of records of one topic with their attempts. Raises Unsendable."""
+        assert self._batch_shape is not None, "no batches on this route"
+        if any(record.headers is UNREADABLE_HEADERS for record, _ in batch):
+            raise Unsendable(_UNREADABLE)
+        content_type, body = self._batch_shape(batch)
+        head = self._opening(batch[0][0].topic) + type_line_of(content_type)
+        head += b"Sidecar-Batch: %d\r\nContent-Length: %d\r\n" % (len(batch), len(body))
+        if self._sign is not None:
+            head += self._sign(identity_of_batch([record for record, _ in batch]), body)
+        return head + b"\r\n", body
+
+    def _opening(self, topic: str) -> bytes:
+        """The lines that are the same for every request about a topic."""
         raw = topic.encode()
-        fixed = b"POST %b HTTP/1.1\r\n%bKafka-Topic: %b\r\n" % (
+        return b"POST %b HTTP/1.1\r\n%bKafka-Topic: %b\r\n" % (
             self.path(topic).encode("ascii"),
             self._host_line + self._fixed_lines,
             raw if is_plain(raw) else byte_sequence(raw),
         )
+
+    def _start(self, topic: str) -> bytes:
+        """The part of the head that is the same for all records of a topic, as a template."""
         template = (
-            fixed.replace(b"%", b"%%")
+            self._opening(topic).replace(b"%", b"%%")
             + b"Kafka-Partition: %d\r\nKafka-Offset: %d\r\n"
             + b'Idempotency-Key: "%b/%%d/%%d/%%d"\r\n'
             % quote(topic, safe="").replace("%", "%%").encode("ascii")
@@ -186,6 +215,8 @@ class RequestEncoder:
         self, headers: list[Header], every: list[Header], type_line: bytes | None
     ) -> bytes:
         """The lines made from these of the record's headers, with the content type among them."""
+        if every is UNREADABLE_HEADERS:
+            raise Unsendable(_UNREADABLE)
         names = self._names
         whole = self._headers_always
         own: dict[str, bytes] = {}
@@ -200,7 +231,7 @@ class RequestEncoder:
             if kept.own and plain and value:
                 own[kept.own] = value  # of repeated ones the last, as Kafka's clients do
         if whole:
-            lines.append(b"Kafka-Headers: " + byte_sequence(_as_json(every)))
+            lines.append(b"Kafka-Headers: " + byte_sequence(headers_as_json(every)))
         lines += [b"%b: %b" % (name.encode(), own[name]) for name in TRACE_NAMES if name in own]
         lines.append(b"")
         if type_line is None:
@@ -234,6 +265,13 @@ def identity_of(record: Record) -> str:
     return f"{topic}/{record.partition}/{record.offset}/{record.timestamp_ms}"
 
 
+def identity_of_batch(records: Sequence[Record]) -> str:
+    """The same for the same records in the same order, and for no others."""
+    identities = [identity_of(record) for record in records]
+    digest = hashlib.sha256("\n".join(identities).encode()).hexdigest()
+    return f"{identities[0]}+{len(records)}+{digest[:16]}"
+
+
 def type_line_of(content_type: bytes) -> bytes:
     return b"Content-Type: %b\r\n" % content_type
 
@@ -242,7 +280,7 @@ def byte_sequence(value: bytes) -> bytes:
     return b":%b:" % b2a_base64(value, newline=False)
 
 
-def _as_json(headers: list[Header]) -> bytes:
+def headers_as_json(headers: list[Header]) -> bytes:
     pairs = [
         (name, None if value is None else b2a_base64(value, newline=False).decode())
         for name, value in headers

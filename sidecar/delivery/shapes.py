@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from sidecar.core.presets import Encoding, Preset
+from sidecar.delivery.batches import CloudEventsBatch, LambdaBatch, RecordsBatch
 from sidecar.delivery.cloudevents import CloudEventShape, Wrapping
 from sidecar.delivery.envelopes import DaprShape, LambdaShape, PubSubShape
-from sidecar.delivery.request import Shape
+from sidecar.delivery.request import BatchShape, Shape
 from sidecar.model import OnExhausted
 from sidecar.settings import CloudEventsSettings, RouteSettings
 
@@ -28,6 +29,18 @@ def shape_of(route: RouteSettings, bootstrap_servers: str) -> Shape | None:
         case _, Encoding.LAMBDA:
             return LambdaShape(bootstrap_servers)
     return None
+
+
+def batch_shape_of(route: RouteSettings, bootstrap_servers: str) -> BatchShape | None:
+    """None for a route that sends each record by itself."""
+    if route.batch is None:
+        return None
+    match route.encoding:
+        case Encoding.CLOUDEVENTS:
+            return CloudEventsBatch(_wrapping(route))
+        case Encoding.LAMBDA:
+            return LambdaBatch(bootstrap_servers)
+    return RecordsBatch()
 
 
 def _pubsub_name(route: RouteSettings) -> str:

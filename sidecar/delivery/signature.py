@@ -11,9 +11,6 @@ import hmac
 from binascii import b2a_base64
 from collections.abc import Callable, Sequence
 
-from sidecar.delivery.request import identity_of
-from sidecar.model import Record
-
 
 class Signer:
     """Signs with every key, so that the application may know any one of them."""
@@ -24,11 +21,11 @@ class Signer:
         self.keys = keys
         self._clock = wall_clock
 
-    def __call__(self, record: Record, body: bytes) -> bytes:
-        """The lines of the head that sign this attempt."""
-        identity = identity_of(record).replace(".", "%2E").encode()
+    def __call__(self, identity: str, body: bytes) -> bytes:
+        """The lines of the head that sign this attempt; identity is what it delivers."""
+        signed_id = identity.replace(".", "%2E").encode()
         moment = int(self._clock())
-        signed = b"%b.%d.%b" % (identity, moment, body)
+        signed = b"%b.%d.%b" % (signed_id, moment, body)
         signatures = b" ".join(
             [
                 b"v1," + b2a_base64(hmac.digest(key, signed, "sha256"), newline=False)
@@ -36,7 +33,7 @@ class Signer:
             ]
         )
         return b"webhook-id: %b\r\nwebhook-timestamp: %d\r\nwebhook-signature: %b\r\n" % (
-            identity,
+            signed_id,
             moment,
             signatures,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -26,13 +26,22 @@ _CLOSE_SECONDS: Final = 1.0
 class WireSlot:
     """Implements ports.Slot."""
 
-    __slots__ = ("_connection", "_delivery", "_encode", "_idle_seconds", "_time", "_unsendable")
+    __slots__ = (
+        "_connection",
+        "_delivery",
+        "_encode",
+        "_encode_batch",
+        "_idle_seconds",
+        "_time",
+        "_unsendable",
+    )
 
     def __init__(
         self, delivery: WireDelivery, encoder: RequestEncoder, idle_seconds: float
     ) -> None:
         self._delivery: Final = delivery
         self._encode: Final = encoder.encode
+        self._encode_batch: Final = encoder.encode_batch
         self._idle_seconds: Final = idle_seconds
         self._time: Final = delivery.loop.time
         self._connection: Connection | None = None
@@ -42,9 +51,23 @@ class WireSlot:
         try:
             head, body = self._encode(record, attempt)
         except Unsendable as error:
-            failed = Failed(FailureKind.UNSENDABLE, str(error), sent=False)
-            self._unsendable = self._delivery.loop.call_soon(done, failed)
-            return
+            self._refuse(error, done)
+        else:
+            self._post(head, body, done)
+
+    def send_batch(self, batch: Sequence[tuple[Record, int]], done: Done) -> None:
+        try:
+            head, body = self._encode_batch(batch)
+        except Unsendable as error:
+            self._refuse(error, done)
+        else:
+            self._post(head, body, done)
+
+    def _refuse(self, error: Unsendable, done: Done) -> None:
+        failed = Failed(FailureKind.UNSENDABLE, str(error), sent=False)
+        self._unsendable = self._delivery.loop.call_soon(done, failed)
+
+    def _post(self, head: bytes, body: bytes, done: Done) -> None:
         connection = self._connection
         since = None if connection is None else connection.fresh_since
         if connection is None or since is None or self._time() - since >= self._idle_seconds:

@@ -45,14 +45,16 @@ class _Run:
 class AtMostOnce:
     """See offsets.Offsets. ready is the route's buffer of records that may start.
 
-    allowance says how many more records the executors could use now; later runs a function after
-    a while: a commit that failed is not tried again at once. mark gives a text that nobody else
-    has.
+    allowance says how many more records the executors could use now; committed is told of each run
+    that was: how many records before it are left, and how many more wait. later runs a function
+    after a while: a commit that failed is not tried again at once. mark gives a text that nobody
+    else has.
     """
 
     __slots__ = (
         "_allowance",
         "_batches",
+        "_committed",
         "_lanes",
         "_later",
         "_mailbox",
@@ -69,12 +71,14 @@ class AtMostOnce:
         ready: Buffer,
         mailbox: Mailbox,
         allowance: Callable[[], int],
+        committed: Callable[[int, int], None],
         later: Callable[[Callable[[], None]], None],
         mark: Callable[[], str],
     ) -> None:
         self._ready = ready
         self._mailbox = mailbox
         self._allowance = allowance
+        self._committed = committed
         self._later = later
         self._mark = mark
         self._resting = False  # after a commit that failed
@@ -145,6 +149,8 @@ class AtMostOnce:
             lane = self._lanes.get(position.assignment)
             if lane is not None:
                 lane.cleared = position.offset
+        if run.entries and applied:
+            self._committed(len(self._ready), len(self._uncommitted))
         given_up: list[InFlight] = []
         back: list[InFlight] = []
         for entry in run.entries:

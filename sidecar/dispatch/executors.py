@@ -10,50 +10,93 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar
 
 from sidecar.core.ledger import InFlight
 from sidecar.model import Failed, FailureKind, Result
 from sidecar.ports import Delivery, Scheduler, Slot, Timer
 
-Take = Callable[[], InFlight | None]
-Finished = Callable[[InFlight, Result], None]
+Work = TypeVar("Work")  # what one request carries
 
 
-class Executor:
-    __slots__ = ("_finish", "_pool", "deadline", "entry", "slot", "started_at")
+class Executor(Generic[Work]):
+    """One slot, and what it executes; how that is sent is told by the subclasses."""
 
-    def __init__(self, pool: ExecutorPool, slot: Slot) -> None:
+    __slots__ = ("_finish", "_pool", "deadline", "slot", "started_at", "work")
+
+    def __init__(self, pool: ExecutorPool[Work], slot: Slot) -> None:
         self._pool = pool
         self._finish = self.finish  # bound once
         self.slot = slot
-        self.entry: InFlight | None = None
+        self.work: Work | None = None
         self.started_at = 0.0
         self.deadline = 0.0
 
-    def start(self, entry: InFlight, now: float, timeout_seconds: float) -> None:
-        self.entry = entry
-        self.started_at = now
-        self.deadline = now + timeout_seconds
-        entry.tries += 1
-        if entry.tries == 1:
-            entry.first_try_at = now
-        self.slot.send(entry.record, entry.tries, self._finish)
+    @property
+    def entries(self) -> Sequence[InFlight]:
+        """The records it holds."""
+        raise NotImplementedError
+
+    def start(self, work: Work, now: float, timeout_seconds: float) -> None:
+        raise NotImplementedError
 
     def finish(self, result: Result) -> None:
-        entry = self.entry
-        assert entry is not None, "an answer without a request"
-        self.entry = None
-        self._pool.finished(self, entry, result)
+        work = self.work
+        assert work is not None, "an answer without a request"
+        self.work = None
+        self._pool.finished(self, work, result)
 
 
-class ExecutorPool:
-    """take gives the next record or None; finished is told what an attempt came to."""
+class RecordExecutor(Executor[InFlight]):
+    """A record, a request."""
+
+    __slots__ = ()
+
+    @property
+    def entries(self) -> Sequence[InFlight]:
+        return () if self.work is None else (self.work,)
+
+    def start(self, work: InFlight, now: float, timeout_seconds: float) -> None:
+        self.work = work
+        self.started_at = now
+        self.deadline = now + timeout_seconds
+        work.tries += 1
+        if work.tries == 1:
+            work.first_try_at = now
+        self.slot.send(work.record, work.tries, self._finish)
+
+
+class BatchExecutor(Executor[Sequence[InFlight]]):
+    """Several records, a request."""
+
+    __slots__ = ()
+
+    @property
+    def entries(self) -> Sequence[InFlight]:
+        return self.work or ()
+
+    def start(self, work: Sequence[InFlight], now: float, timeout_seconds: float) -> None:
+        self.work = work
+        self.started_at = now
+        self.deadline = now + timeout_seconds
+        for entry in work:
+            entry.tries += 1
+            if entry.tries == 1:
+                entry.first_try_at = now
+        self.slot.send_batch([(entry.record, entry.tries) for entry in work], self._finish)
+
+
+class ExecutorPool(Generic[Work]):
+    """executor is the kind of executors; take gives what one of them is to send next, or None;
+    finished is told what an attempt came to.
+    """
 
     __slots__ = (
         "_all",
         "_deadline_timer",
         "_delivery",
+        "_executor",
         "_finished",
         "_idle",
         "_scheduler",
@@ -69,17 +112,19 @@ class ExecutorPool:
         scheduler: Scheduler,
         delivery: Delivery,
         timeout_seconds: float,
-        take: Take,
-        finished: Finished,
+        executor: Callable[[ExecutorPool[Work], Slot], Executor[Work]],
+        take: Callable[[], Work | None],
+        finished: Callable[[Work, Result], None],
     ) -> None:
         self._scheduler = scheduler
         self._delivery = delivery
         self._timeout_seconds = timeout_seconds
         self._tick_seconds = min(0.1, timeout_seconds / 10)
+        self._executor = executor
         self._take = take
         self._finished = finished
-        self._all: set[Executor] = set()
-        self._idle: list[Executor] = []
+        self._all: set[Executor[Work]] = set()
+        self._idle: list[Executor[Work]] = []
         self._deadline_timer: Timer | None = None
         self.wanted = 0
         self.busy = 0
@@ -88,8 +133,12 @@ class ExecutorPool:
     def running(self) -> int:
         return len(self._all)
 
-    def executing(self) -> Iterator[Executor]:
-        return (executor for executor in self._all if executor.entry is not None)
+    def executing(self) -> Iterator[Executor[Work]]:
+        return (executor for executor in self._all if executor.work is not None)
+
+    def entries(self) -> Iterator[InFlight]:
+        """The records whose requests run."""
+        return (entry for executor in self.executing() for entry in executor.entries)
 
     def resize(self, wanted: int) -> None:
         """Grow at once; shrink as requests finish."""
@@ -97,7 +146,7 @@ class ExecutorPool:
         while len(self._all) > wanted and self._idle:
             self._retire(self._idle.pop(0))
         while len(self._all) < wanted:
-            executor = Executor(self, self._delivery.open_slot())
+            executor = self._executor(self, self._delivery.open_slot())
             self._all.add(executor)
             self._idle.append(executor)
         self.kick()
@@ -105,14 +154,14 @@ class ExecutorPool:
     def kick(self) -> None:
         """There may be something to take."""
         while self._idle:
-            entry = self._take()
-            if entry is None:
+            work = self._take()
+            if work is None:
                 return
-            self._start(self._idle.pop(), entry)
+            self._start(self._idle.pop(), work)
 
-    def finished(self, executor: Executor, entry: InFlight, result: Result) -> None:
+    def finished(self, executor: Executor[Work], work: Work, result: Result) -> None:
         self.busy -= 1
-        self._finished(entry, result)
+        self._finished(work, result)
         if len(self._all) > self.wanted:
             self._retire(executor)
             return
@@ -124,12 +173,11 @@ class ExecutorPool:
 
     def abort_all(self) -> list[InFlight]:
         """Cut every running request; the records, whose attempts came to nothing."""
-        aborted = []
+        aborted: list[InFlight] = []
         for executor in list(self.executing()):
-            assert executor.entry is not None
             executor.slot.abort()
-            aborted.append(executor.entry)
-            executor.entry = None
+            aborted.extend(executor.entries)
+            executor.work = None
             if len(self._all) > self.wanted:
                 self._retire(executor)
             else:
@@ -146,14 +194,14 @@ class ExecutorPool:
         while self._idle:
             self._retire(self._idle.pop())
 
-    def _start(self, executor: Executor, entry: InFlight) -> None:
+    def _start(self, executor: Executor[Work], work: Work) -> None:
         self.busy += 1
         now = self._scheduler.time()
-        executor.start(entry, now, self._timeout_seconds)
+        executor.start(work, now, self._timeout_seconds)
         if self._deadline_timer is None:
             self._deadline_timer = self._scheduler.call_at(executor.deadline, self._check_deadlines)
 
-    def _retire(self, executor: Executor) -> None:
+    def _retire(self, executor: Executor[Work]) -> None:
         self._all.discard(executor)
         executor.slot.close()
 

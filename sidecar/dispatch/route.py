@@ -4,7 +4,7 @@ Owner of: the buffer, the offsets, the executors, the delays and the breaker of 
 the loop, all in plain callbacks. It is what the fetch thread talks to (ports.FetchSink).
 
 Invariants:
-* Every record that was handed over leaves exactly once, by _leave; in flight is what has not.
+* Every record that was handed over leaves exactly once, by leave; in flight is what has not.
 * A record that waits holds a place under the threshold but no executor.
 * Cancelling (revocation, stop, shrinking) is never a failure of the application: it counts no
   attempt, parks nothing and settles nothing.
@@ -15,31 +15,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import chain
 from random import Random
-from typing import Final
+from typing import Any, Final
 
-from sidecar.core.answers import APP_DROP, Verdict
+from sidecar.core.answers import Verdict
 from sidecar.core.breaker import Breaker, State
 from sidecar.core.buffer import Buffer
-from sidecar.core.classify import classify, describe, retry_after_seconds
+from sidecar.core.classify import classify, describe
 from sidecar.core.commands import Finish, Revoked, StopFetching, Wake
 from sidecar.core.ledger import InFlight
 from sidecar.core.places import Places
-from sidecar.core.retry import RetrySchedule
+from sidecar.core.run_ahead import RunAhead
 from sidecar.dispatch.at_least_once import AtLeastOnce
 from sidecar.dispatch.at_most_once import AtMostOnce
 from sidecar.dispatch.availability import Availability
+from sidecar.dispatch.batching import Batching
 from sidecar.dispatch.counters import Counters
 from sidecar.dispatch.delays import Delays
-from sidecar.dispatch.executors import ExecutorPool
+from sidecar.dispatch.executors import BatchExecutor, ExecutorPool, RecordExecutor
+from sidecar.dispatch.failures import Failures
 from sidecar.dispatch.offsets import Offsets
 from sidecar.dispatch.parker import Parker
 from sidecar.logs import RateLimited, WithFields, gist
 from sidecar.model import (
-    Answer,
     Assignment,
     Guarantee,
-    OnExhausted,
     Outcome,
     Record,
     Result,
@@ -51,7 +52,6 @@ from sidecar.settings import RouteSettings
 log = logging.getLogger(__name__)
 
 CLEAR_AGAIN_SECONDS: Final = 0.2
-RUN_PER_EXECUTOR: Final = 4  # records committed ahead of the executors, if the budget has them
 REVOKE_RESERVE: Final = 0.1  # of the time for a revocation: for its commit
 
 
@@ -114,17 +114,9 @@ class Route:
         self._failed = failed
         self._ended = ended
         self._keeps = settings.guarantee is Guarantee.AT_LEAST_ONCE
-        self._on_exhausted = settings.on_exhausted
         self._answers = settings.answer_table
-        retry = settings.retry
-        self._schedule = RetrySchedule(
-            max_attempts=retry.max_attempts,
-            initial_backoff_seconds=retry.initial_backoff_seconds,
-            max_backoff_seconds=retry.max_backoff_seconds,
-            max_age_seconds=retry.max_age_seconds,
-            random=random,
-        )
         self._ready = Buffer()
+        self._run_ahead = RunAhead()
         self._offsets: Offsets = (
             AtLeastOnce(self._ready, mailbox)
             if self._keeps
@@ -132,27 +124,68 @@ class Route:
                 self._ready,
                 mailbox,
                 self._allowance,
+                self._run_ahead.committed,
                 self._clear_later,
                 lambda: f"{random.getrandbits(64):016x}",
             )
         )
         self._delays = Delays(scheduler, self._due)
-        self._pool = ExecutorPool(
-            scheduler, delivery, settings.timeout_seconds, self._take, self._finished
-        )
         self.breaker: Final = Breaker(scheduler.time())
         self._availability = Availability(
             scheduler, delivery, self.breaker, self._reachable, settings.target
         )
-        self._parker = Parker(
-            scheduler, wall_clock, self._schedule, parking, self._parked, self._repeating
+        self.failures: Final = Failures(
+            self,
+            settings,
+            breaker=self.breaker,
+            counters=self.counters,
+            delays=self._delays,
+            ready=self._ready,
+            log=self._log,
+            repeating=self._repeating,
+            scheduler=scheduler,
+            wall_clock=wall_clock,
+            random=random,
         )
+        self._parker = Parker(
+            scheduler, wall_clock, self.failures.schedule, parking, self._parked, self._repeating
+        )
+        self._batching: Batching | None = None
+        self._pool: ExecutorPool[Any]
+        if settings.batch is None:
+            self._pool = ExecutorPool(
+                scheduler,
+                delivery,
+                settings.timeout_seconds,
+                RecordExecutor,
+                self._take,
+                self._finished,
+            )
+        else:
+            self._batching = Batching(
+                settings.batch,
+                self._answers,
+                settings.preset,
+                scheduler=scheduler,
+                breaker=self.breaker,
+                counters=self.counters,
+                ready=self._ready,
+                take_one=self._take,
+                kick=self._go_on,
+                finished=self._batch_finished,
+            )
+            self._pool = ExecutorPool(
+                scheduler,
+                delivery,
+                settings.timeout_seconds,
+                BatchExecutor,
+                self._take_batch,
+                self._batching.finished,
+            )
         self.phase = Phase.WAITING
         self.paused = False  # by the operator
-        self.halted = ""  # the reason, when on_exhausted: halt stopped the route
         self.trouble = ""  # what the fetch thread last reported
         self.trouble_at = 0.0
-        self.last_failure = ""  # what the last attempt that failed came to
         self.lost_records: list[Record] = []  # cut at the end of a drain (at_most_once)
         self._fetch_error: BaseException | None = None
         self._leaving: set[Assignment] = set()
@@ -175,6 +208,8 @@ class Route:
             return
         self.phase = Phase.DRAINING
         self._mailbox.post(StopFetching())
+        if self._batching is not None:
+            self._batching.hurry()
         self._leave_all(self._offsets.stop())
         if self._keeps:
             self._leave_all(self._delays.discard_all())
@@ -251,7 +286,7 @@ class Route:
 
     def resume(self) -> None:
         self.paused = False
-        self.halted = ""
+        self.failures.halted = ""
         self._go_on()
 
     # --- from the fetch thread ----------------------------------------------------------------
@@ -287,12 +322,9 @@ class Route:
         self._withdraw(assignments)
         if self._keeps:
             revocation.waiting.update(
-                e.entry
-                for e in self._pool.executing()
-                if e.entry is not None and e.entry.record.assignment in leaving
-            )
-            revocation.waiting.update(
-                entry for entry in self._parker.entries() if entry.record.assignment in leaving
+                entry
+                for entry in chain(self._pool.entries(), self._parker.entries())
+                if entry.record.assignment in leaving
             )
         self._revocations[request] = revocation
         if not revocation.waiting:
@@ -374,7 +406,7 @@ class Route:
     def _may_dispatch(self) -> bool:
         if self.phase is Phase.DRAINING:  # what is committed is finished even while paused
             return self.breaker.state in (State.UP, State.TRIAL) and self._pool.wanted > 0
-        return not self.paused and not self.halted and self.phase is Phase.RUNNING
+        return not self.paused and not self.failures.halted and self.phase is Phase.RUNNING
 
     def _take(self) -> InFlight | None:
         """The next record for an executor, if one may start."""
@@ -389,6 +421,13 @@ class Route:
             self._offsets.refill()
         return entry
 
+    def _take_batch(self) -> Sequence[InFlight] | None:
+        assert self._batching is not None
+        batch = self._batching.take()
+        if not self._keeps:
+            self._offsets.refill()
+        return batch
+
     def _allowance(self) -> int:
         """How many more records are to be committed for the executors (at_most_once).
 
@@ -399,9 +438,10 @@ class Route:
             return 0
         if self.breaker.state is State.TRIAL:
             return 1 - len(self._ready)
-        wanted = self._pool.wanted
-        target = max(wanted, min(RUN_PER_EXECUTOR * wanted, self._places.threshold // 4))
-        return target - len(self._ready) if len(self._ready) <= target // 2 else 0
+        slots = self._pool.wanted
+        if self._batching is not None:
+            slots *= self._batching.max_records
+        return self._run_ahead.allowance(len(self._ready), slots, self._places.threshold)
 
     def _clear_later(self, again: Callable[[], None]) -> None:
         self._scheduler.call_later(CLEAR_AGAIN_SECONDS, again)
@@ -427,74 +467,53 @@ class Route:
         """An attempt came to something."""
         verdict = classify(result, self._answers, answered_before=self.counters.delivered > 0)
         if self._keeps and not entry.record.assignment.live:
-            self._late(entry, result, verdict)
+            self._late([entry], result, verdict)
         elif verdict.outcome is Outcome.DELIVERED:
             self.counters.delivered += 1
             if not self.breaker.calm:
-                self._app_answered()
-            self._settle(entry)
+                self.app_answered()
+            self.settle(entry)
         else:
-            self._not_delivered(entry, result, verdict)
+            self.failures.failed([entry], result, verdict)
 
-    def _late(self, entry: InFlight, result: Result, verdict: Verdict) -> None:
-        """The partition has left: the result says something of the application only."""
-        self.counters.late_results += 1
-        self.counters.delivered += verdict.outcome is Outcome.DELIVERED
+    def _batch_finished(
+        self, entries: Sequence[InFlight], result: Result, verdict: Verdict
+    ) -> None:
+        """An attempt came to one thing for all these."""
+        if self._keeps:
+            late = [entry for entry in entries if not entry.record.assignment.live]
+            if late:
+                self._late(late, result, verdict)
+                entries = [entry for entry in entries if entry.record.assignment.live]
+        if not entries:
+            return
+        if verdict.outcome is not Outcome.DELIVERED:
+            self.failures.failed(entries, result, verdict)
+            return
+        self.counters.delivered += len(entries)
+        if not self.breaker.calm:
+            self.app_answered()
+        for entry in entries:
+            self.settle(entry)
+
+    def _late(self, entries: Sequence[InFlight], result: Result, verdict: Verdict) -> None:
+        """Their partition has left: the result says something of the application only."""
+        self.counters.late_results += len(entries)
+        if verdict.outcome is Outcome.DELIVERED:
+            self.counters.delivered += len(entries)
         if verdict.outcome is Outcome.APP_DOWN:
-            self._app_down(describe(result), verdict.opens_breaker)
+            self.app_down(describe(result), verdict.opens_breaker)
         else:
-            self._app_answered()
-        self._leave(entry)
+            self.app_answered()
+        for entry in entries:
+            self.leave(entry)
 
-    def _app_answered(self) -> None:
+    def app_answered(self) -> None:
         if self.breaker.answered(self._scheduler.time()):
             self._log.info("the application answers again")
             self._go_on()
 
-    def _not_delivered(self, entry: InFlight, result: Result, verdict: Verdict) -> None:
-        self.counters.failures[verdict.reason] += 1
-        # An outage, or one record's own fault? It is the record's if others were delivered
-        # since it was tried before.
-        others_fine = 0 <= entry.deliveries_seen < self.counters.delivered
-        entry.deliveries_seen = self.counters.delivered
-        outcome = verdict.outcome
-        if outcome is Outcome.APP_DOWN and others_fine and not verdict.opens_breaker:
-            outcome = Outcome.RETRY
-        self.last_failure = describe(result)
-        if outcome is Outcome.APP_DOWN:
-            self._app_down(self.last_failure, verdict.opens_breaker)
-        else:
-            self._tell_failure(entry, verdict.reason)
-            self._app_answered()
-        if not self._keeps and not verdict.unprocessed:
-            self._dispose(entry, result, verdict.reason)
-            return
-        match outcome:
-            case Outcome.APP_DOWN:
-                self._wait_for_app(entry)
-            case Outcome.DEFERRED:
-                entry.attempts += others_fine
-                self._try_again(entry, result, verdict.reason, charged=others_fine)
-            case Outcome.RETRY:
-                entry.attempts += 1
-                self._try_again(entry, result, verdict.reason, charged=True)
-            case Outcome.REJECTED:
-                entry.attempts += 1
-                self._dispose(entry, result, verdict.reason)
-            case Outcome.DELIVERED | Outcome.CANCELLED:
-                raise AssertionError(f"not a failed attempt: {outcome}")
-
-    def _tell_failure(self, entry: InFlight, reason: str) -> None:
-        self._repeating.limited(
-            ("attempt", reason, gist(self.last_failure)),
-            logging.WARNING,
-            "attempt %d of %s failed: %s",
-            entry.tries,
-            entry.record,
-            self.last_failure,
-        )
-
-    def _app_down(self, error: str, at_once: bool) -> None:
+    def app_down(self, error: str, at_once: bool) -> None:
         was = self.breaker.state
         if self.breaker.app_down(self._scheduler.time(), error, at_once):
             self._availability.watch()
@@ -509,40 +528,13 @@ class Route:
                 error,
             )
 
-    def _wait_for_app(self, entry: InFlight) -> None:
-        """No attempt is counted; another record of another partition may be the next trial."""
-        if self._goes_back(entry):
-            self._leave(entry)
-        elif self.breaker.state is State.UP:
-            self._delay(entry, self._schedule.backoff(entry.tries))
-        else:
-            self._ready.add(entry)
-            self._check_drained()
+    def waits_again(self) -> None:
+        self._check_drained()
 
-    def _try_again(self, entry: InFlight, result: Result, reason: str, *, charged: bool) -> None:
-        """charged: the failure is the record's own, so that it may have been the last."""
-        now = self._scheduler.time()
-        if charged and self._schedule.exhausted(entry.attempts, now - entry.first_try_at):
-            self._dispose(entry, result, reason)
-        elif self._goes_back(entry):
-            self._leave(entry)
-        else:
-            wait = self._schedule.backoff(entry.tries)
-            if isinstance(result, Answer) and result.retry_after is not None:
-                longest = self.settings.retry.retry_after_max_seconds
-                asked = retry_after_seconds(result.retry_after, self._wall_clock(), longest)
-                wait = max(wait, asked)
-            self._delay(entry, wait)
-
-    def _goes_back(self, entry: InFlight) -> bool:
-        """Whether the record is left to another owner, or to the next start."""
+    def goes_back(self, entry: InFlight) -> bool:
         if not self._keeps:
             return False
         return entry.record.assignment in self._leaving or self.phase is not Phase.RUNNING
-
-    def _delay(self, entry: InFlight, seconds: float) -> None:
-        self.counters.retries += 1
-        self._delays.add(entry, self._scheduler.time() + seconds)
 
     def _due(self, entries: list[InFlight]) -> None:
         for entry in entries:
@@ -552,50 +544,19 @@ class Route:
 
     # --- leaving ------------------------------------------------------------------------------
 
-    def _dispose(self, entry: InFlight, result: Result, reason: str) -> None:
-        """No further attempt now: do what on_exhausted says."""
-        on_exhausted = self._on_exhausted
-        if reason == APP_DROP and on_exhausted is not OnExhausted.PARK:
-            on_exhausted = OnExhausted.DROP  # nothing is exhausted: the application has decided
-        match on_exhausted:
-            case OnExhausted.PARK:
-                self._parker.park(entry, result, reason)
-            case OnExhausted.DROP:
-                self.counters.dropped += 1
-                told = describe(result)
-                self._repeating.limited(
-                    ("dropped", reason, gist(told)),
-                    logging.ERROR,
-                    "dropped %s: %s, %s",
-                    entry.record,
-                    reason,
-                    told,
-                )
-                self._settle(entry)
-            case OnExhausted.HALT:
-                if self._goes_back(entry):
-                    self._leave(entry)
-                    return
-                self.halted = f"{entry.record}: {describe(result)}"
-                self._log.error("halted until resumed, %s", self.halted)
-                entry.attempts = 0
-                self._ready.put_back([entry])
-            case OnExhausted.RETRY_FOREVER:
-                if self._goes_back(entry):
-                    self._leave(entry)
-                else:
-                    self._delay(entry, self._schedule.backoff_bound(entry.tries))
+    def park(self, entry: InFlight, result: Result, reason: str) -> None:
+        self._parker.park(entry, result, reason)
 
     def _parked(self, entry: InFlight) -> None:
         self.counters.parked += 1
-        self._settle(entry)
+        self.settle(entry)
 
-    def _settle(self, entry: InFlight) -> None:
+    def settle(self, entry: InFlight) -> None:
         """The record is done for good."""
         self._offsets.settled(entry)
-        self._leave(entry)
+        self.leave(entry)
 
-    def _leave(self, entry: InFlight) -> None:
+    def leave(self, entry: InFlight) -> None:
         """The record is not in flight any more."""
         record = entry.record
         record.assignment.freed += 1
@@ -615,7 +576,7 @@ class Route:
 
     def _leave_all(self, entries: Iterable[InFlight]) -> None:
         for entry in entries:
-            self._leave(entry)
+            self.leave(entry)
 
     def _free(self, records: Iterable[Record]) -> None:
         """Records that never became an entry leave in flight."""
@@ -629,7 +590,10 @@ class Route:
 
     @property
     def executing(self) -> int:
-        return self._pool.busy
+        """Records whose requests run."""
+        if self._batching is None:
+            return self._pool.busy
+        return sum(1 for _ in self._pool.entries())
 
     @property
     def buffered(self) -> int:
@@ -648,7 +612,7 @@ class Route:
         return self._places.in_flight_bytes
 
     @property
-    def executors(self) -> ExecutorPool:
+    def executors(self) -> ExecutorPool[Any]:
         return self._pool
 
     @property
@@ -672,6 +636,6 @@ class Route:
     def oldest(self) -> float | None:
         """When the record that is longest in flight was received; scheduler time."""
         candidates = [self._offsets.oldest, self._ready.oldest, self._delays.oldest]
-        candidates += [e.entry.received_at for e in self._pool.executing() if e.entry is not None]
-        candidates += [entry.received_at for entry in self._parker.entries()]
+        held = chain(self._pool.entries(), self._parker.entries())
+        candidates += [entry.received_at for entry in held]
         return min((each for each in candidates if each is not None), default=None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Final, NamedTuple
 
 from sidecar.core.breaker import State
@@ -87,7 +88,7 @@ def route_status(route: Route, now: Now) -> RouteStatus:
 
 
 def route_state(route: Route) -> RouteState:
-    if route.phase is Phase.RUNNING and route.halted:
+    if route.phase is Phase.RUNNING and route.failures.halted:
         return RouteState.HALTED
     if route.phase in (Phase.WAITING, Phase.RUNNING) and route.paused:
         return RouteState.PAUSED
@@ -120,8 +121,9 @@ def executing_records(route: Route, now: Now, limit: int) -> list[ExecutingRecor
             age_seconds=now.age(entry.received_at),
             executing_seconds=now.age(holder.started_at),
         )
-        for holder in holders
-        if (entry := holder.entry) is not None
+        for holder, entry in islice(
+            ((holder, entry) for holder in holders for entry in holder.entries), limit
+        )
     ]
 
 
@@ -130,11 +132,11 @@ def causes(route: Route, now: Now) -> Iterator[Cause]:
     if route.phase in (Phase.LEAVING, Phase.ENDED):
         return
     yield from _stopped_by_app(route, now)
-    if route.halted:
+    if route.failures.halted:
         yield Cause(
             CauseName.HALTED,
             None,
-            route.halted,
+            route.failures.halted,
             "mend the app or the record, then resume the route",
         )
     if route.paused:
@@ -203,7 +205,7 @@ def _retrying(route: Route, now: Now) -> Iterator[Cause]:
         yield Cause(
             CauseName.RETRYING,
             now.date(oldest),
-            f"{waiting} records wait to be tried again; the last failure: {route.last_failure}",
+            f"{waiting} records wait to be tried again; the last failure: {route.failures.last}",
             "see why the app fails; the records are tried again by themselves",
         )
 

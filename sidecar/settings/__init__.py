@@ -13,6 +13,7 @@ from sidecar.settings.secrets import Secret
 from sidecar.settings.tree import (
     AdminSettings,
     AppSettings,
+    BatchSettings,
     DeadLetterSettings,
     LogSettings,
     RetrySettings,
@@ -25,6 +26,7 @@ __all__ = [
     "AdminSettings",
     "AppSettings",
     "AuthSettings",
+    "BatchSettings",
     "CloudEventsSettings",
     "DeadLetterSettings",
     "LogSettings",

@@ -39,6 +39,7 @@ def route_problems(route: RouteSettings) -> list[Problem]:
         *_guarantee_problems(route),
         *_failure_problems(route),
         *_contract_problems(route),
+        *_batch_problems(route),
         *_tls_problems(route),
     ]
 
@@ -150,6 +151,27 @@ def _contract_problems(route: RouteSettings) -> Iterator[Problem]:
     fixed = {Preset.DAPR: "structured", Preset.KNATIVE: "binary"}.get(preset)
     if fixed and cloudevents.mode not in (None, fixed):
         yield Problem("cloudevents.mode", f"is {fixed} with preset: {preset.value}")
+
+
+def _batch_problems(route: RouteSettings) -> Iterator[Problem]:
+    if route.batch is None:
+        return
+    if route.preset in (Preset.DAPR, Preset.KNATIVE, Preset.PUBSUB):
+        yield Problem(
+            "batch",
+            f"is nothing that preset: {route.preset.value} knows: remove batch, or leave out"
+            " preset and choose encoding: raw or cloudevents",
+        )
+    if route.headers_always:
+        yield Problem(
+            "headers_always", "says nothing of batches, which hold all headers: remove it"
+        )
+    if route.batch.max_records > route.threshold:
+        yield Problem(
+            "batch.max_records",
+            f"({route.batch.max_records}) must not be above threshold ({route.threshold}), or no"
+            " batch is ever full: lower it",
+        )
 
 
 def _tls_problems(route: RouteSettings) -> Iterator[Problem]:

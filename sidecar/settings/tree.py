@@ -81,6 +81,24 @@ class DeadLetterSettings(Section):
     topic: str = Field(description="dead-letter topic")
 
 
+class BatchSettings(Section):
+    """Many records in one request."""
+
+    max_records: Count = Field(
+        default=100, ge=1, le=10_000, description="records in one request at most"
+    )
+    max_wait_seconds: Seconds = Field(
+        default=0.1,
+        le=60,
+        description="longest time a record waits for company; 0 sends what is there",
+    )
+    max_bytes: Count = Field(
+        default=1_048_576,
+        ge=1,
+        description="keys, values and headers in one request at most; a larger record goes alone",
+    )
+
+
 class TlsSettings(Section):
     """TLS towards an https target."""
 
@@ -190,6 +208,9 @@ class RouteSettings(Section):
     idle_connection_seconds: Seconds = Field(
         default=1.0, description="a connection idle for longer is replaced before its next use"
     )
+    batch: BatchSettings | None = Field(
+        default=None, description="send many records in one request; null: each by itself"
+    )
     preset: Preset = Field(
         default=Preset.DEFAULT,
         description="whose rules the app was written for: what it is sent, and what its answers"
@@ -237,7 +258,8 @@ class RouteSettings(Section):
 
     @property
     def answer_table(self) -> AnswerTable:
-        return answer_table(self.preset, self.answers)
+        """A batch's body is read by rules of its own."""
+        return answer_table(self.preset, self.answers, reads=self.batch is None)
 
 
 class AppSettings(Section):

@@ -183,7 +183,7 @@ def test_halt_stops_the_route_until_it_is_resumed() -> None:
     )
     member = world.members[0]
     world.produce(10)
-    world.run_until(lambda: bool(member.route.halted))
+    world.run_until(lambda: bool(member.route.failures.halted))
     world.run(1.0)
     world.produce(10)
     before = len(member.app.requests)

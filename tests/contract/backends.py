@@ -123,9 +123,7 @@ class _ClientBackend:
     def __init__(self, address: str, overrides: Mapping[str, object]) -> None:
         self._connection = {"bootstrap.servers": address, "log_level": 0}
         self._overrides = overrides
-        self._producer = Producer(
-            {**self._connection, "enable.idempotence": True, "linger.ms": 0}
-        )
+        self._producer = Producer({**self._connection, "enable.idempotence": True, "linger.ms": 0})
 
     def produce(
         self,

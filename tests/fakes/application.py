@@ -8,7 +8,8 @@ Owner: the test. One thread; nothing here draws a random number.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from sidecar.model import Answer, Failed, FailureKind, Partition, Record, Result
@@ -49,6 +50,10 @@ def broken(seconds: float = 0.01) -> Reply:
 HANG: Final = Reply(0.0, None)
 
 
+def is_success(result: Result) -> bool:
+    return isinstance(result, Answer) and 200 <= result.status < 300
+
+
 class Watch(Protocol):
     """Who looks on: called at the moment it happens, before the engine learns of it."""
 
@@ -71,6 +76,8 @@ class FakeApp:
         self.watch: Final = watch
         self.up = True
         self.probes = 0  # under way
+        self.names_failures = True  # in the answer to a batch; else it fails as a whole
+        self.batches: list[list[int]] = []  # the offsets of each
         self.requests: list[Request] = []
         self.executing: dict[FakeSlot, None] = {}  # in the order of their requests
 
@@ -78,7 +85,8 @@ class FakeApp:
 class FakeSlot:
     def __init__(self, app: FakeApp) -> None:
         self._app = app
-        self._running: tuple[Record, int, Callable[[Result], None]] | None = None
+        self._running: tuple[Sequence[tuple[Record, int]], Callable[[Result], None]] | None = None
+        self._told: Sequence[Result] = ()  # what the answer says of each record, if not one thing
         self._timer: Timer | None = None
         self._sent_at = 0.0
         self._closed = False
@@ -86,32 +94,17 @@ class FakeSlot:
     @property
     def record(self) -> Record:
         assert self._running is not None
-        return self._running[0]
+        return self._running[0][0][0]
 
     def send(self, record: Record, attempt: int, done: Callable[[Result], None]) -> None:
-        app = self._app
-        assert not self._closed, "a request on a closed connection"
-        assert self._running is None, "two requests at once"
-        self._running = (record, attempt, done)
-        self._sent_at = app.scheduler.time()
-        app.executing[self] = None
-        app.watch.sent(app.member, record, attempt)
-        if not app.up:
-            refused = Failed(FailureKind.UNREACHABLE, "connection refused", sent=False)
-            self._timer = app.scheduler.call_later(REFUSED_SECONDS, self._answer, refused)
-            return
-        request = Request(
-            self._sent_at,
-            app.member,
-            record.assignment.partition,
-            record.offset,
-            attempt,
-            record.value,
-        )
-        app.requests.append(request)
-        seconds, result = app.behaviour(request)
-        if result is not None:
-            self._timer = app.scheduler.call_later(seconds, self._answer, result)
+        self._send([(record, attempt)], done, self._reply_to_one)
+
+    def send_batch(
+        self, batch: Sequence[tuple[Record, int]], done: Callable[[Result], None]
+    ) -> None:
+        assert len({record.topic for record, _ in batch}) == 1, "a batch is of one topic"
+        self._app.batches.append([record.offset for record, _ in batch])
+        self._send(batch, done, self._reply_to_all)
 
     def reply(self, result: Result | None) -> None:
         """Answer a request that hangs."""
@@ -122,10 +115,68 @@ class FakeSlot:
         assert self._running is not None, "nothing to abort"
         if self._timer is not None:
             self._timer.cancel()
-        app, record = self._app, self._running[0]
+        app, batch = self._app, self._running[0]
         self._end()
-        app.watch.aborted(app.member, record, app.scheduler.time() - self._sent_at)
+        for record, _ in batch:
+            app.watch.aborted(app.member, record, app.scheduler.time() - self._sent_at)
         return True
+
+    def _send(
+        self,
+        batch: Sequence[tuple[Record, int]],
+        done: Callable[[Result], None],
+        reply: Callable[[Sequence[Reply]], Reply],
+    ) -> None:
+        app = self._app
+        assert not self._closed, "a request on a closed connection"
+        assert self._running is None, "two requests at once"
+        self._running = (batch, done)
+        self._told = ()
+        self._sent_at = app.scheduler.time()
+        app.executing[self] = None
+        for record, attempt in batch:
+            app.watch.sent(app.member, record, attempt)
+        if not app.up:
+            refused = Failed(FailureKind.UNREACHABLE, "connection refused", sent=False)
+            self._timer = app.scheduler.call_later(REFUSED_SECONDS, self._answer, refused)
+            return
+        requests = [
+            Request(
+                self._sent_at,
+                app.member,
+                record.assignment.partition,
+                record.offset,
+                attempt,
+                record.value,
+            )
+            for record, attempt in batch
+        ]
+        app.requests += requests
+        seconds, result = reply([app.behaviour(request) for request in requests])
+        if result is not None:
+            self._timer = app.scheduler.call_later(seconds, self._answer, result)
+
+    def _reply_to_one(self, replies: Sequence[Reply]) -> Reply:
+        return replies[0]
+
+    def _reply_to_all(self, replies: Sequence[Reply]) -> Reply:
+        """It hangs if one record makes it hang; it names what fails, or fails as a whole."""
+        seconds = max(reply.seconds for reply in replies)
+        results = [reply.result for reply in replies if reply.result is not None]
+        if len(results) < len(replies):
+            return HANG
+        failed = [result for result in results if not is_success(result)]
+        if not failed:
+            return Reply(seconds, results[0])
+        if not self._app.names_failures or not all(isinstance(each, Answer) for each in failed):
+            return Reply(seconds, failed[0])
+        self._told = results
+        named = [
+            {"index": index, "status": each.status, "retry_after": each.retry_after}
+            for index, each in enumerate(results)
+            if isinstance(each, Answer) and not is_success(each)
+        ]
+        return Reply(seconds, Answer(200, None, json.dumps({"failures": named}).encode()))
 
     def close(self) -> None:
         assert self._running is None, "closed under a request"
@@ -133,9 +184,11 @@ class FakeSlot:
 
     def _answer(self, result: Result) -> None:
         assert self._running is not None
-        record, attempt, done = self._running
+        batch, done = self._running
+        told = self._told or [result] * len(batch)
         self._end()
-        self._app.watch.answered(self._app.member, record, attempt, result)
+        for (record, attempt), each in zip(batch, told, strict=True):
+            self._app.watch.answered(self._app.member, record, attempt, each)
         done(result)
 
     def _end(self) -> None:

@@ -6,7 +6,7 @@ while its request runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sidecar.model import Answer, Record, Result
 
@@ -35,6 +35,14 @@ class ManualSlot:
         self.record, self.attempt, self._done = record, attempt, done
         self._delivery.running.append(self)
         self._delivery.requests.append((record, attempt))
+
+    def send_batch(
+        self, batch: Sequence[tuple[Record, int]], done: Callable[[Result], None]
+    ) -> None:
+        assert len({record.topic for record, _ in batch}) == 1, "a batch is of one topic"
+        record, attempt = batch[0]
+        self.send(record, attempt, done)
+        self._delivery.requests += batch[1:]
 
     def answer(self, result: Result | None = None) -> None:
         """Give the running request its result: a plain 204 if none is given."""

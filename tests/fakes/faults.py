@@ -19,11 +19,11 @@ from sidecar.core.answers import Verdict
 from sidecar.core.commands import Revoked
 from sidecar.core.intake import Intake
 from sidecar.core.ledger import InFlight, Ledger, Snapshot
-from sidecar.dispatch import route
+from sidecar.dispatch import batching, route
 from sidecar.dispatch.at_least_once import AtLeastOnce
 from sidecar.dispatch.at_most_once import AtMostOnce
 from sidecar.dispatch.delays import Delays
-from sidecar.dispatch.executors import ExecutorPool
+from sidecar.dispatch.executors import ExecutorPool, RecordExecutor
 from sidecar.dispatch.parker import Parker
 from sidecar.dispatch.route import Route
 from sidecar.kafka.fetcher import Fetcher
@@ -72,10 +72,14 @@ def _map_without_the_open(
 
 
 def _settle_by_partition(
-    right: Callable[..., None], late: Route, entry: InFlight, result: Result, verdict: Verdict
+    right: Callable[..., None],
+    late: Route,
+    entries: Sequence[InFlight],
+    result: Result,
+    verdict: Verdict,
 ) -> None:
     """Any epoch of the partition will do."""
-    record = entry.record
+    record = entries[0].record
     for state in late.offsets.partitions():
         if state.assignment.partition == record.assignment.partition:
             each = state.oldest
@@ -84,7 +88,7 @@ def _settle_by_partition(
             if each is not None and each.record.offset == record.offset:
                 late.offsets.settled(each)
                 break
-    right(late, entry, result, verdict)
+    right(late, entries, result, verdict)
 
 
 def _keep_the_delayed(
@@ -124,12 +128,12 @@ def _answer_at_once(
 
 
 def _finish_what_was_given_up(
-    right: Callable[[ExecutorPool], list[InFlight]], pool: ExecutorPool
+    right: Callable[[ExecutorPool[Any]], list[InFlight]], pool: ExecutorPool[Any]
 ) -> list[InFlight]:
     """A cancelled attempt is taken for a failure."""
     aborted = right(pool)
     for entry in aborted:
-        pool._finished(entry, Answer(400))
+        pool._finished(entry if pool._executor is RecordExecutor else [entry], Answer(400))
     return []
 
 
@@ -160,6 +164,10 @@ def _send_again(right: Callable[..., Any], *args: Any, **named: Any) -> Any:
     return right(*args, **named)._replace(unprocessed=True)
 
 
+def _none_named(right: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    return {}
+
+
 def _first_is_lost(
     right: Callable[[Fetcher, Sequence[Any]], None], fetcher: Fetcher, messages: Sequence[Any]
 ) -> None:
@@ -184,8 +192,9 @@ FAULTS: Final = [
     Fault("counts a cancelled attempt", ALO, ExecutorPool, "abort_all", _finish_what_was_given_up),
     Fault("settles before the park is confirmed", ALO, Parker, "park", _parked_at_once),
     Fault("asks for one record too many", ALO, Intake, "room", _one_more),
-    Fault("frees a place twice", ALO, Route, "_leave", _left_twice),
+    Fault("frees a place twice", ALO, Route, "leave", _left_twice),
     Fault("loses a record after the fetch", ALO, Fetcher, "_hand_over", _first_is_lost),
+    Fault("takes what a batch's answer names for done", ALO, batching, "failures_of", _none_named),
     Fault("charges an outage to the records", ALO, route, "classify", _charged),
     Fault("sends again what may be processed", AMO, route, "classify", _send_again),
     Fault("dispatches whatever the commit came to", AMO, AtMostOnce, "commit_done", _all_applied),

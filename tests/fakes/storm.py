@@ -15,7 +15,7 @@ from random import Random
 from typing import Final
 
 from sidecar.model import Answer, Failed, FailureKind, Guarantee, OnExhausted
-from sidecar.settings import RetrySettings
+from sidecar.settings import BatchSettings, RetrySettings
 from tests.fakes.application import HANG, Reply, Request, answer
 from tests.fakes.broker import CommitFate, Protocol
 from tests.fakes.engine import GROUP, TOPIC, Member, World
@@ -34,11 +34,15 @@ class Storm:
         policies = [OnExhausted.PARK, OnExhausted.PARK, OnExhausted.DROP]
         if guarantee is Guarantee.AT_LEAST_ONCE:
             policies.append(OnExhausted.RETRY_FOREVER)
+        threshold = choose((3, 10, 40, 200))
+        batch = BatchSettings(
+            max_records=min(threshold, choose((1, 4, 20))), max_wait_seconds=choose((0, 0.3))
+        )
         self.world: Final = World(
             seed,
             guarantee=guarantee,
             partitions=self.partitions,
-            threshold=choose((3, 10, 40, 200)),
+            threshold=threshold,
             threshold_bytes=choose((1, 1000, 1_000_000, 1_000_000)),
             protocol=choose((Protocol.EAGER, Protocol.COOPERATIVE)),
             behave=self._behave,
@@ -46,6 +50,7 @@ class Storm:
             revoke_seconds=choose((0.5, 5.0)),
             executors=choose((1, 3, 8)),
             timeout_seconds=2.0,
+            batch=choose((None, None, batch)),
             on_exhausted=choose(policies),
             retry=RetrySettings(
                 max_attempts=choose((1, 3)), initial_backoff_seconds=0.05, max_backoff_seconds=0.5
@@ -64,6 +69,7 @@ class Storm:
             (self._broker_away, 3),
             (self._slow_commits, 3),
             (self._app_away, 6),
+            (self._batch_answers, 2),
             (self._dead_letters, 5),
             (self._executors, 4),
             (self._pause, 3),
@@ -209,6 +215,10 @@ class Storm:
             member.app.up = False
             seconds = self.random.choice((0.01, 0.5, 3.0))
             self.world.scheduler.call_later(seconds, setattr, member.app, "up", True)
+
+    def _batch_answers(self) -> None:
+        if member := self._someone():
+            member.app.names_failures = not member.app.names_failures
 
     def _dead_letters(self) -> None:
         if member := self._someone():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sidecar.core.buffer import Buffer
 from sidecar.core.ledger import InFlight
-from sidecar.dispatch.executors import ExecutorPool
+from sidecar.dispatch.executors import ExecutorPool, RecordExecutor
 from sidecar.model import Answer, Failed, FailureKind, Result
 from tests.fakes.clock import SimulatedScheduler
 from tests.fakes.delivery import ManualDelivery
@@ -29,7 +29,9 @@ class Rig:
         self.following = 0
         self.finished: list[tuple[InFlight, Result]] = []
         self.holding = False
-        self.pool = ExecutorPool(self.scheduler, self.delivery, timeout, self.take, self.note)
+        self.pool = ExecutorPool(
+            self.scheduler, self.delivery, timeout, RecordExecutor, self.take, self.note
+        )
         self.pool.resize(executors)
 
     def take(self) -> InFlight | None:
@@ -201,7 +203,7 @@ def test_the_count_may_change_while_a_result_is_taken_in(count: int) -> None:
 def test_a_record_knows_its_tries_and_when_the_first_was() -> None:
     rig = Rig(1)
     rig.give()
-    entry = next(rig.pool.executing()).entry
+    entry = next(rig.pool.entries())
     assert entry is not None
     rig.scheduler.advance(3.0)
     rig.delivery.running[0].answer(Answer(500))

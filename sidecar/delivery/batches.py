@@ -1,0 +1,168 @@
+"""Many records in one request: the bodies of batches.
+
+Implementations of request.BatchShape. Invariant: every byte of a record's key, value and headers
+can be rebuilt by the application.
+"""
+
+from __future__ import annotations
+
+import json
+from binascii import b2a_base64
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from sidecar.delivery.cloudevents import (
+    REQUIRED,
+    CloudEventShape,
+    Wrapping,
+    claims_an_event,
+    content_type_of,
+    data_member,
+    is_json_structured,
+    parse_json,
+    text_of,
+    wrapped,
+)
+from sidecar.delivery.envelopes import lambda_event
+from sidecar.delivery.request import byte_sequence, headers_as_json, identity_of, is_plain
+from sidecar.model import Header, Record
+
+_JSON: Final = b"application/json"
+_EVENTS: Final = b"application/cloudevents-batch+json"
+
+
+class RecordsBatch:
+    """A JSON array of objects, one for each record (encoding `raw`).
+
+    Bytes that are UTF-8 are text, others stand in base64 under the name with `_base64` behind it.
+    A null key or value is null, so that it is told from an empty one.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, batch: Sequence[tuple[Record, int]]) -> tuple[bytes, bytes]:
+        return _JSON, _dumped([_told(record, attempt) for record, attempt in batch])
+
+
+def _told(record: Record, attempt: int) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+    }
+    if record.timestamp_ms >= 0:
+        told["timestamp"] = record.timestamp_ms
+    told.update(_bytes("key", record.key))
+    told.update(_bytes("value", record.value))
+    if record.headers:
+        told["headers"] = [
+            {"name": name, **_bytes("value", content)} for name, content in record.headers
+        ]
+    told["idempotency_key"] = identity_of(record)
+    told["attempt"] = attempt
+    return told
+
+
+def _bytes(name: str, value: bytes | None) -> Mapping[str, str | None]:
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {name + "_base64": b2a_base64(value, newline=False).decode()}
+
+
+class CloudEventsBatch:
+    """The batch format of CloudEvents: a JSON array of events (encoding `cloudevents`).
+
+    What travels in the head of a single record are extension attributes here.
+    """
+
+    __slots__ = ("_content_type", "_shape", "_wrapping")
+
+    def __init__(self, wrapping: Wrapping) -> None:
+        self._wrapping: Final = wrapping
+        self._shape: Final = CloudEventShape(wrapping)
+        self._content_type: Final = wrapping.content_type.encode()
+
+    def __call__(self, batch: Sequence[tuple[Record, int]]) -> tuple[bytes, bytes]:
+        return _EVENTS, b"[%b]" % b",".join([self._event(*each) for each in batch])
+
+    def _event(self, record: Record, attempt: int) -> bytes:
+        own_type = content_type_of(record.headers)
+        if claims_an_event(own_type or self._content_type):
+            event = _structured(record, own_type or self._content_type, attempt)
+        else:
+            event = self._binary(record, own_type, attempt)
+        if event is not None:
+            return event
+        more = _extensions(record, record.headers, attempt)
+        return wrapped(self._wrapping, record, own_type or self._content_type, more)
+
+    def _binary(self, record: Record, own_type: bytes, attempt: int) -> bytes | None:
+        found = self._shape.attributes(record.headers) if record.headers else None
+        if found is None:
+            return None
+        attributes, rest = found
+        event = {
+            prefix[len("ce-") : -len(": ")].decode(): text_of(value or b"")
+            for prefix, (_, (_, value)) in attributes.items()
+        }
+        if own_type:
+            event["datacontenttype"] = own_type.decode()
+        event.update(_extensions(record, rest, attempt))
+        if not record.value:
+            return _dumped(event)
+        return b'%b,"%b":%b}' % (_dumped(event)[:-1], *data_member(record.value, own_type))
+
+
+def _structured(record: Record, content_type: bytes, attempt: int) -> bytes | None:
+    """An event in JSON as it is, with our attributes behind its own."""
+    value = record.value
+    if not value or not is_json_structured(content_type):
+        return None
+    try:
+        event = parse_json(value)
+    except ValueError:
+        return None
+    if not isinstance(event, dict) or not event.keys() >= REQUIRED:
+        return None
+    own = _extensions(record, record.headers, attempt)
+    added = {name: text for name, text in own.items() if name not in event}
+    return b"%b,%b" % (value.rstrip()[:-1], _dumped(added)[1:])
+
+
+def _extensions(record: Record, headers: Iterable[Header] | None, attempt: int) -> dict[str, str]:
+    extensions = {
+        "kafkatopic": record.topic,
+        "kafkapartition": str(record.partition),
+        "kafkaoffset": str(record.offset),
+        "idempotencykey": identity_of(record),
+        "sidecarattempt": str(attempt),
+    }
+    if record.timestamp_ms >= 0:
+        extensions["kafkatimestamp"] = str(record.timestamp_ms)
+    if record.key is not None:
+        key = record.key if is_plain(record.key) else byte_sequence(record.key)
+        extensions["kafkakey"] = key.decode("ascii")
+    if headers:
+        extensions["kafkaheaders"] = headers_as_json(record.headers or []).decode("ascii")
+    if record.value is None:
+        extensions["kafkatombstone"] = "true"
+    return extensions
+
+
+class LambdaBatch:
+    """The event of a self-managed Kafka source (encoding `lambda`)."""
+
+    __slots__ = ("_servers",)
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._servers: Final = bootstrap_servers
+
+    def __call__(self, batch: Sequence[tuple[Record, int]]) -> tuple[bytes, bytes]:
+        return _JSON, lambda_event(self._servers, [record for record, _ in batch])
+
+
+def _dumped(tree: object) -> bytes:
+    return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
