@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 CHAOS_ARGS ?=
+FUZZ_ARGS ?=
 
 .PHONY: help
 help: ## Show this list
@@ -44,6 +45,10 @@ format: $(STAMP) ## Format, and fix what can be fixed by itself
 chaos: $(STAMP) ## Long runs with brokers, applications and sidecars killed under load
 	@$(BIN)/python -m tests.rig
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
+
+.PHONY: fuzz
+fuzz: $(STAMP) ## Feed what reads answers with spoiled ones for ten minutes
+	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
 .PHONY: bench
 bench: $(STAMP) ## Measure cost per message, latency, head of line, isolation, memory, start

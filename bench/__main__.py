@@ -1,4 +1,4 @@
-"""python -m bench [MEASURE ...] [--amount N]: measure, and print a table each."""
+"""python -m bench [MEASURE ...] [--rounds N]: measure, and print a table each."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ from typing import Any
 
 from bench import cost, latency
 
-# name: (measure, its default amount)
-MEASURES: dict[str, tuple[Callable[[float], list[dict[str, Any]]], float]] = {
-    "cost": (cost.cost, 3),  # rounds
+# name: (measure, rounds)
+MEASURES: dict[str, tuple[Callable[[int], list[dict[str, Any]]], int]] = {
+    "cost": (cost.cost, 3),
     "scaling": (cost.scaling, 1),
-    "open-loop": (latency.open_loop, 60),
-    "isolation": (latency.isolation, 20),
+    "open-loop": (latency.open_loop, 3),
+    "isolation": (latency.isolation, 3),
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench")
     parser.add_argument("measure", nargs="*", help=", ".join(MEASURES))
-    parser.add_argument(
-        "--amount", type=float, help="rounds, or seconds of load, instead of the default"
-    )
+    parser.add_argument("--rounds", type=int, help="instead of the default of each measure")
     parser.add_argument("--json", action="store_true", help="print JSON lines instead of tables")
     args = parser.parse_args()
     for name in args.measure or MEASURES:
-        measure, amount = MEASURES[name]
-        rows = measure(args.amount or amount)
+        measure, rounds = MEASURES[name]
+        rows = measure(args.rounds or rounds)
         if args.json:
             print(json.dumps({"measure": name, "rows": rows}), flush=True)
             continue

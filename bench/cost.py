@@ -98,11 +98,11 @@ def _sidecar(
         }
 
 
-def cost(repeats: float) -> list[dict[str, Any]]:
+def cost(repeats: int) -> list[dict[str, Any]]:
     """Each variant so many times, in turn; medians, and ratios to the floor of the same round."""
     rounds: dict[str, list[dict[str, Any]]] = {}
     with _stage(6, RECORDS, SIZE) as (kafka, topic, port):
-        for _ in range(int(repeats)):
+        for _ in range(repeats):
             rows = [
                 _plain("floor", kafka, topic, port, RECORDS),
                 _sidecar(kafka, topic, port, RECORDS, "at_least_once"),
@@ -124,7 +124,7 @@ def cost(repeats: float) -> list[dict[str, Any]]:
     return [_median(each) for each in rounds.values()]
 
 
-def scaling(repeats: float) -> list[dict[str, Any]]:
+def scaling(repeats: int) -> list[dict[str, Any]]:
     """at_least_once while one number grows from 10 to 1 000."""
     rows = []
     for partitions in (10, 1000):
@@ -141,7 +141,7 @@ def scaling(repeats: float) -> list[dict[str, Any]]:
             for variant, settings in variants:
                 each = [
                     _sidecar(kafka, topic, port, RECORDS, variant, **settings)
-                    for _ in range(int(repeats))
+                    for _ in range(repeats)
                 ]
                 rows.append(_median(each))
     return rows

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,19 +19,24 @@ from tests.rig.waiting import eventually
 PARTITIONS = 6
 
 
-def open_loop(seconds: float) -> list[dict[str, Any]]:
-    """2 000 records/s on 6 partitions, 64 executors; 1 in 1 000 takes 10 s, or none does."""
+def open_loop(rounds: int) -> list[dict[str, Any]]:
+    """2 000 records/s on 6 partitions, 64 executors; 1 in 1 000 takes 10 s, or none does.
+
+    The last row has the ratios of the medians: with slow ones to without.
+    """
+    rows = []
     with KafkaCluster() as kafka:
-        rows = [_open_loop(kafka, seconds, slow_every) for slow_every in (0, 1000)]
-    without, with_slow = rows
-    for row in rows:
-        row["p99_ratio"] = round(row["p99_ms"] / without["p99_ms"], 2)
-    with_slow["p50_ratio"] = round(with_slow["p50_ms"] / without["p50_ms"], 2)
-    return rows
+        for number in range(rounds):
+            rows += [_open_loop(kafka, 60, every, number) for every in (0, 1000)]
+    with_slow: dict[str, Any] = {"slow": "with / without, medians"}
+    for column in ("p50_ms", "p99_ms", "p999_ms"):
+        without, slow = (statistics.median(row[column] for row in rows[i::2]) for i in (0, 1))
+        with_slow[column] = round(slow / without, 2)
+    return [*rows, with_slow]
 
 
-def _open_loop(kafka: KafkaCluster, seconds: float, slow_every: int) -> dict[str, Any]:
-    topic = group = f"open-loop-{slow_every}"
+def _open_loop(kafka: KafkaCluster, seconds: float, slow_every: int, number: int) -> dict[str, Any]:
+    topic = group = f"open-loop-{number}-{slow_every}"
     count = int(2000 * seconds)
     kafka.create_topic(topic, PARTITIONS)
     directory = Path(tempfile.mkdtemp(prefix="sidecar-bench-"))
@@ -77,16 +83,21 @@ def _open_loop(kafka: KafkaCluster, seconds: float, slow_every: int) -> dict[str
         }
 
 
-def isolation(seconds: float) -> list[dict[str, Any]]:
-    """500 records/s through route B, alone and beside route A, whose application hangs."""
+def isolation(rounds: int) -> list[dict[str, Any]]:
+    """500 records/s through route B, alone and beside route A, whose application hangs.
+
+    The last row has the ratios of the medians: beside to alone.
+    """
     rows: list[dict[str, Any]] = []
     with KafkaCluster() as kafka:
-        for hangs in (False, True, False, True):
-            rows.append(_isolation(kafka, seconds, hangs, len(rows)))
-    alone = [row for row in rows if row["beside"] == "nothing"]
-    for row in rows:
-        row["p99_ratio"] = round(row["p99_ms"] / (sum(r["p99_ms"] for r in alone) / len(alone)), 2)
-    return rows
+        for _ in range(rounds):
+            for hangs in (False, True):
+                rows.append(_isolation(kafka, 20, hangs, len(rows)))
+    beside: dict[str, Any] = {"beside": "beside / alone, medians"}
+    for column in ("p50_ms", "p99_ms"):
+        alone, hanging = (statistics.median(row[column] for row in rows[i::2]) for i in (0, 1))
+        beside[column] = round(hanging / alone, 2)
+    return [*rows, beside]
 
 
 def _isolation(kafka: KafkaCluster, seconds: float, hangs: bool, run: int) -> dict[str, Any]:

@@ -218,8 +218,9 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         parser = self._parser
-        if self._done is None or parser is None:  # bytes that nobody asked for
-            self._drop()
+        if self._done is None or parser is None:
+            if data.strip(b"\r\n"):  # empty lines in front of an answer are no part of it
+                self._drop()
             return
         whole = self._allowance == self._limit  # nothing was read of this answer before
         if whole and data == self._last.data:

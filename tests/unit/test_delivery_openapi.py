@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from sidecar.core.answers import DEFAULT_ANSWERS
+from sidecar.core.batch_answers import BatchAnswerError, failures_of
 from sidecar.core.classify import classify
 from sidecar.core.credentials import signing_keys
+from sidecar.delivery.batches import RecordsBatch
 from sidecar.delivery.request import RequestEncoder, split_head
 from sidecar.delivery.signature import Signer
 from sidecar.model import Answer, Assignment, Header, Partition, Record
 
 FILE = Path(__file__).parents[2] / "openapi" / "delivery.yaml"
-POST = yaml.safe_load(FILE.read_text(encoding="utf-8"))["webhooks"]["record"]["post"]
+DOCUMENT = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+POST = DOCUMENT["webhooks"]["record"]["post"]
+BATCH = DOCUMENT["webhooks"]["batch"]["post"]
 PARAMETERS: dict[str, dict[str, Any]] = {each["name"].lower(): each for each in POST["parameters"]}
 KEYS = signing_keys("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 OF_HTTP = {"host", "content-type", "content-length"}
@@ -69,3 +76,48 @@ def test_every_status_has_the_outcome_that_is_described() -> None:
         described = responses.get(str(status)) or responses[f"{status // 100}XX"]
         verdict = classify(Answer(status), DEFAULT_ANSWERS, answered_before=True)
         assert verdict.outcome.value == described["x-outcome"], status
+
+
+@given(
+    key=st.none() | st.binary(),
+    value=st.none() | st.binary() | st.text().map(str.encode),
+    headers=st.none() | st.lists(st.tuples(st.text(), st.none() | st.binary())),
+    timestamp_ms=st.integers(-1, 2**53),
+)
+def test_every_batch_that_is_sent_is_described(
+    key: bytes | None, value: bytes | None, headers: list[Header] | None, timestamp_ms: int
+) -> None:
+    record = Record(Assignment(Partition("a b", 0), 1), 7, timestamp_ms, key, value, headers, 0)
+    encoder = RequestEncoder("/", "app", "a/b", 16_384, batch_shape=RecordsBatch())
+    head, body = encoder.encode_batch([(record, 1)])
+    body_schema = BATCH["requestBody"]["content"]["application/json"]["schema"]
+    Draft202012Validator({**body_schema, "components": DOCUMENT["components"]}).validate(
+        json.loads(body)
+    )
+    sent = {name.decode().lower() for name, _ in split_head(head)}
+    described = {each["name"].lower(): each for each in BATCH["parameters"]}
+    assert sent - OF_HTTP <= described.keys()
+    assert {name for name, each in described.items() if each.get("required")} <= sent
+
+
+@pytest.mark.parametrize(
+    ("answer", "fits"),
+    [
+        ({"failures": [0, {"index": 0, "status": 422, "retry_after": 3}]}, True),
+        ({"batchItemFailures": [{"itemIdentifier": "a b-0-7"}]}, True),
+        ({"batchItemFailures": [{"itemIdentifier": {"partition": "a b-0", "offset": 7}}]}, True),
+        ({"failures": None}, True),
+        ({"failures": [-1]}, False),
+        ({"failures": [{"index": 0, "status": 200}]}, False),
+        ({"batchItemFailures": [{}]}, False),
+    ],
+)
+def test_an_answer_to_a_batch_is_described_as_it_is_taken(answer: object, fits: bool) -> None:
+    schema = {**DOCUMENT["components"]["schemas"]["Failures"], "components": DOCUMENT["components"]}
+    record = Record(Assignment(Partition("a b", 0), 1), 7, 0, None, None, None, 0)
+    taken = True
+    try:
+        failures_of(json.dumps(answer).encode(), [record])
+    except BatchAnswerError:
+        taken = False
+    assert (Draft202012Validator(schema).is_valid(answer), taken) == (fits, fits)

@@ -70,6 +70,18 @@ ROUTES: list[tuple[dict[str, Any], str]] = [
         {"retry": {"initial_backoff_seconds": 40}},
         "retry.initial_backoff_seconds: (40) must not be above max_backoff_seconds (30)",
     ),
+    (
+        {"preset": "dapr", "batch": {}},
+        "batch: is nothing that preset: dapr knows: remove batch, or leave out preset",
+    ),
+    (
+        {"batch": {"max_records": 50}, "threshold": 20},
+        "batch.max_records: (50) must not be above threshold (20), or no batch is ever full",
+    ),
+    (
+        {"batch": {}, "headers_always": True},
+        "headers_always: says nothing of batches, which hold all headers: remove it",
+    ),
     ({"tls": {"verify": False}}, "tls: belongs to an https target: remove it, or change target"),
     (
         {"target": "https://localhost/", "tls": {"cert_file": __file__}},

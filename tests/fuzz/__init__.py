@@ -1,0 +1,1 @@
+"""Fuzzing of what reads an application's answers: python -m tests.fuzz."""

@@ -1,0 +1,96 @@
+"""Answers that no application should give: valid ones, cut, joined and spoiled.
+
+Everything is drawn from one Random, so that a number stands for a case.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final, NamedTuple
+
+VALID: Final = (
+    b"HTTP/1.1 204 No Content\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+    b"HTTP/1.0 200 OK\r\n\r\nuntil the end",
+    b"HTTP/1.1 200 OK\r\n\r\nuntil the end",
+    (
+        b"HTTP/1.1 500 E\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"2\r\nab\r\n1;x=y\r\nc\r\n0\r\nT: v\r\n\r\n"
+    ),
+    b"HTTP/1.1 503 Busy\r\nRetry-After: 30\r\nContent-Length: 4\r\n\r\nbusy",
+    b"HTTP/1.1 429 \r\nRetry-After: Wed, 21 Oct 2015 07:28:00 GMT\r\nContent-Length:0\r\n\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\nContent-Length: 1\r\n\r\n{",
+    b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 204 N\r\n\r\n",
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nplain",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+    b"HTTP/1.1 304 Not Modified\r\nContent-Length: 10\r\n\r\n",
+    b"HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n",
+)
+PIECES: Final = (
+    b"\r\n",
+    b"\n",
+    b"\r",
+    b"\x00",
+    b"\xff",
+    b": ",
+    b"0\r\n\r\n",
+    b"ffffffffffffffff\r\n",
+    b"-1",
+    b"99999999999999999999",
+    b"Content-Length: ",
+    b"Transfer-Encoding: chunked\r\n",
+    b"Transfer-Encoding: gzip\r\n",
+    b"Connection: close\r\n",
+    b"HTTP/1.1 ",
+    b" ",
+    b"A" * 5000,
+    b"X: y\r\n" * 2000,
+)
+
+
+class Case(NamedTuple):
+    """data comes in pieces of these lengths; then the application closes, or breaks off."""
+
+    data: bytes
+    cuts: tuple[int, ...]
+    breaks: bool
+    again: bool  # a second request, if the connection allows one
+
+    def pieces(self) -> list[bytes]:
+        ends = [*self.cuts, len(self.data)]
+        starts = [0, *self.cuts]
+        return [self.data[a:b] for a, b in zip(starts, ends, strict=True) if a < b]
+
+
+def case(number: int) -> Case:
+    random = Random(number)
+    data = random.choice(VALID)
+    for _ in range(random.choice((0, 0, 1, 1, 2, 5))):
+        data = _spoiled(random, data)
+    if random.random() < 0.2:
+        data += random.choice(VALID)
+    count = random.choice((0, 1, 2, 10, len(data)))
+    cuts = tuple(sorted(random.randrange(1, max(2, len(data))) for _ in range(min(count, 200))))
+    return Case(data, cuts, random.random() < 0.3, random.random() < 0.5)
+
+
+def _spoiled(random: Random, data: bytes) -> bytes:
+    at = random.randrange(len(data) + 1)
+    to = min(len(data), at + random.choice((1, 2, 8, 40)))
+    match random.randrange(6):
+        case 0:
+            return data[:at] + random.choice(PIECES) + data[at:]
+        case 1:
+            return data[:at] + data[to:]
+        case 2:
+            return data[:at] + data[at:to] * random.choice((2, 3, 50)) + data[to:]
+        case 3 if data:
+            at = random.randrange(len(data))
+            return data[:at] + bytes([random.randrange(256)]) + data[at + 1 :]
+        case 4:
+            other = random.choice(VALID)
+            return data[:at] + other[random.randrange(len(other)) :]
+        case _:
+            return data[:at] + random.randbytes(random.choice((1, 4, 60))) + data[at:]

@@ -1,0 +1,175 @@
+"""What must hold whatever an application answers.
+
+* A request ends once, and nothing raises.
+* How the bytes were split changes nothing.
+* A connection is used again only for the next request behind an answer that was whole, and then
+  the second request is told what the bytes behind the first answer say, never the rest of it.
+* Where an independent parser (h11) finds one whole answer and nothing behind it, ours finds the
+  same, or refuses it as malformed: it may be the stricter one, and never the one that guesses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final, cast
+
+import h11
+
+from sidecar.delivery.connection import ANSWER_LIMIT, Connection, LastAnswer, Reading
+from sidecar.model import Answer, Result
+from tests.fuzz.answers import Case
+
+READING: Final = Reading(success_bytes=ANSWER_LIMIT)
+
+
+class Wrong(AssertionError):
+    """Something does not hold."""
+
+
+class _Task:
+    def add_done_callback(self, callback: object) -> None:
+        pass
+
+    def cancel(self) -> None:
+        pass
+
+
+class _Loop:
+    def time(self) -> float:
+        return 1.0
+
+    def create_task(self, work: Coroutine[Any, Any, None]) -> _Task:
+        work.close()
+        return _Task()
+
+
+class _Transport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = False
+
+    def write(self, data: object) -> None:
+        if self.closed:
+            raise Wrong("written to a connection that was given up")
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return name == "ssl_object" or default
+
+
+async def _never(connection: Connection) -> None:
+    pass
+
+
+class Run:
+    """One connection fed with pieces; results in words that can be compared."""
+
+    def __init__(self, last: LastAnswer) -> None:
+        self.results: list[Result] = []
+        self.transport = _Transport()
+        loop = cast("asyncio.AbstractEventLoop", _Loop())
+        self.connection = Connection(loop, _never, lambda _: None, READING, last)
+        self.ended = False
+        self.request()
+        self.connection.connection_made(self.transport)
+
+    def request(self) -> None:
+        open_before = len(self.results)
+
+        def done(result: Result) -> None:
+            if len(self.results) != open_before:
+                raise Wrong("a request ended twice")
+            self.results.append(result)
+
+        self.connection.request(b"HEAD", b"", done)
+
+    def feed(self, pieces: Iterable[bytes]) -> None:
+        for piece in pieces:
+            if piece and not self.transport.closed:
+                self.connection.data_received(piece)
+
+    def end(self, breaks: bool) -> None:
+        """As a transport does it: after an abort of ours there is no end of file."""
+        if not self.transport.closed and not breaks:
+            self.connection.eof_received()
+        self.connection.connection_lost(ConnectionResetError("reset") if breaks else None)
+        if self.connection.fresh_since is not None:
+            raise Wrong("a connection that is gone counts as fresh")
+
+    @property
+    def fresh(self) -> bool:
+        return self.connection.fresh_since is not None
+
+    def words(self) -> list[str]:
+        return [f"{each!r} {getattr(each, 'body', b'')!r}" for each in self.results]
+
+
+def judge(case: Case) -> None:
+    """Raises Wrong, or whatever the connection raises."""
+    last = LastAnswer()
+    whole = _play(case, [case.data], last)
+    split = _play(case, case.pieces(), LastAnswer())
+    remembering = _play(case, [case.data], last)
+    for name, other in (("split", split), ("remembered", remembering)):
+        if other != whole:
+            raise Wrong(f"whole: {whole}, {name}: {other}")
+    told = _by_h11(case.data, eof=not case.breaks)
+    if told is not None and not whole[0].startswith((told, "malformed: ")):
+        raise Wrong(f"h11 found {told}, we {whole}")
+
+
+def _play(case: Case, pieces: list[bytes], last: LastAnswer) -> list[str]:
+    run = Run(last)
+    run.feed(pieces)
+    words = [str(run.fresh and not run.transport.closed)]
+    if run.fresh and case.again:
+        if len(run.results) != 1:
+            raise Wrong("fresh while its request runs")
+        run.request()
+        run.feed([b"HTTP/1.1 418 Second\r\nContent-Length: 0\r\n\r\n"])
+        if len(run.results) != 2 or repr(run.results[1]) != "status 418":
+            raise Wrong(f"the second request was told {run.results[1:]}")
+    run.end(case.breaks)
+    if len(run.results) != 1 + (len(run.results) == 2):
+        raise Wrong(f"{len(run.results)} results")
+    return [*run.words(), *words]
+
+
+def _by_h11(data: bytes, *, eof: bool) -> str | None:
+    """The one answer that is there, in our words; None where h11 finds none, or anything odd."""
+    parser = h11.Connection(h11.CLIENT)
+    parser.send(h11.Request(method="POST", target="/", headers=[("Host", "a")]))
+    parser.send(h11.EndOfMessage())
+    parser.receive_data(data)
+    if eof:
+        parser.receive_data(b"")
+    body = b""
+    answer: Answer | None = None
+    try:
+        while True:
+            event = parser.next_event()
+            if isinstance(event, h11.Response):
+                answer = Answer(event.status_code)
+            elif isinstance(event, h11.Data):
+                body += bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                break
+            elif event in (h11.NEED_DATA, h11.PAUSED) or isinstance(event, h11.ConnectionClosed):
+                return None
+    except h11.RemoteProtocolError:
+        return None
+    if answer is None or parser.trailing_data[0] or not 200 <= answer.status < 600:
+        return None
+    if len(data) >= ANSWER_LIMIT:
+        return None
+    kept = body if answer.status < 300 else body[:1024]
+    return f"{answer!r} {kept!r}"
