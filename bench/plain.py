@@ -1,6 +1,6 @@
 """What the sidecar is compared with: consumers that POST the same requests and track nothing.
 
-    python -m bench.plain floor|httpx|sequential --bootstrap-servers B --topic T --port P --count N
+    python -m bench.plain WAY --bootstrap-servers B --topic T --port P --count N
 
 Prints one JSON line: CPU and wall seconds from the first record to the last answer, peak memory.
 
@@ -8,6 +8,7 @@ Prints one JSON line: CPU and wall seconds from the first record to the last ans
   identical request bytes over 32 connections of the event loop, nothing else.
 * httpx: a plain httpx client with 32 requests at a time, fed by the same consumer.
 * sequential: one record at a time, as a plain consumer does.
+* arrivals: no requests; prints how long each record took to get here.
 """
 
 from __future__ import annotations
@@ -174,10 +175,20 @@ def _take(consumer: Consumer, count: int, usage: Usage) -> Iterator[Message]:
             yield message
 
 
+def arrivals(consumer: Consumer, count: int, port: int, usage: Usage) -> None:
+    """From production (its moment is the value's second word) to the consumer's hands, in ms."""
+    seen = []
+    for message in _take(consumer, count, usage):
+        produced = int((message.value() or b"").split(b" ", 2)[1])
+        seen.append((time.monotonic_ns() - produced) / 1e6)
+    print(json.dumps(seen))
+
+
 WAYS: dict[str, Callable[[Consumer, int, int, Usage], None]] = {
     "floor": floor,
     "httpx": with_httpx,
     "sequential": sequential,
+    "arrivals": arrivals,
 }
 
 
@@ -205,7 +216,8 @@ def main() -> None:
     consumer.subscribe([args.topic])
     usage = Usage()
     WAYS[args.way](consumer, args.count, args.port, usage)
-    usage.report(args.count)
+    if args.way != "arrivals":
+        usage.report(args.count)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,87 @@
+"""Memory in MiB, and the time of a start."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from bench.figures import Row
+from tests.rig.journal import Journal
+from tests.rig.kafka import KafkaCluster
+from tests.rig.processes import Scene, config, route
+from tests.rig.waiting import eventually
+
+SIZE = 20_000
+
+
+def memory(rounds: int) -> list[Row]:
+    """Resident memory, idle and with a full buffer in front of a slow application."""
+    rows = []
+    with KafkaCluster() as kafka:
+        for number in range(rounds):
+            topic = f"memory-{number}"
+            kafka.create_topic(topic, 6)
+            directory = Path(tempfile.mkdtemp(prefix="sidecar-bench-"))
+            journal = Journal(directory / "journal")
+            with Scene(directory) as scene:
+                port = scene.app(directory / "journal")
+                what = config(kafka.bootstrap_servers, topic, [route(topic, port, executors=32)])
+                sidecar = scene.sidecar(what)
+                sidecar.until_said("assigned")
+                idle = sidecar.resident_bytes() / 2**20
+                count = 20_000
+                load = scene.load(
+                    kafka.bootstrap_servers,
+                    topic,
+                    partitions=6,
+                    count=count,
+                    rate=2_000,
+                    size=SIZE,
+                    delay_ms=20,
+                )
+                assert load.wait(120) == 0, "the load was not confirmed"
+
+                def answered(journal: Journal = journal, count: int = count) -> bool:
+                    journal.refresh()
+                    return len(journal.answered) >= count
+
+                eventually(answered, "all records are answered", within=120)
+                rows.append((idle, sidecar.peak_mb()))
+    idle = statistics.median(row[0] for row in rows)
+    peak = statistics.median(row[1] for row in rows)
+    return [
+        {"variant": "idle", "resident_mb": round(idle, 1)},
+        {
+            "variant": "loaded",
+            "resident_mb": round(peak, 1),
+            "beyond_idle_mb": round(peak - idle, 1),
+        },
+    ]
+
+
+def start(rounds: int) -> list[Row]:
+    """From the start of the process to the first 200 of /livez; neither broker nor application."""
+    times = []
+    for _ in range(rounds):
+        with Scene(Path(tempfile.mkdtemp(prefix="sidecar-bench-"))) as scene:
+            began = time.monotonic()
+            sidecar = scene.sidecar(config("127.0.0.1:1", "start", [route("t", 1)]))
+            url = f"http://127.0.0.1:{sidecar.port}/livez"
+            while True:
+                try:
+                    with urllib.request.urlopen(url, timeout=1):
+                        break
+                except OSError:
+                    time.sleep(0.005)
+            times.append(time.monotonic() - began)
+            sidecar.kill()
+    return [
+        {
+            "variant": "start",
+            "seconds": round(statistics.median(times), 2),
+            "slowest": round(max(times), 2),
+        }
+    ]
