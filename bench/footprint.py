@@ -18,7 +18,7 @@ SIZE = 20_000
 
 
 def memory(rounds: int) -> list[Row]:
-    """Resident memory, idle and with a full buffer in front of a slow application."""
+    """Resident memory: idle, after a few records; and with a full buffer of large ones."""
     rows = []
     with KafkaCluster() as kafka:
         for number in range(rounds):
@@ -31,12 +31,18 @@ def memory(rounds: int) -> list[Row]:
                 what = config(kafka.bootstrap_servers, topic, [route(topic, port, executors=32)])
                 sidecar = scene.sidecar(what)
                 sidecar.until_said("assigned")
+                few = scene.load(
+                    kafka.bootstrap_servers, topic, partitions=6, count=2_000, rate=1_000
+                )
+                assert few.wait(60) == 0, "the load was not confirmed"
+                eventually(lambda: not any(kafka.lag(topic, topic).values()), "idle", within=30)
                 idle = sidecar.resident_bytes() / 2**20
                 count = 20_000
                 load = scene.load(
                     kafka.bootstrap_servers,
                     topic,
                     partitions=6,
+                    first=1_000_000,
                     count=count,
                     rate=2_000,
                     size=SIZE,
@@ -46,7 +52,7 @@ def memory(rounds: int) -> list[Row]:
 
                 def answered(journal: Journal = journal, count: int = count) -> bool:
                     journal.refresh()
-                    return len(journal.answered) >= count
+                    return len(journal.answered) >= count + 2_000
 
                 eventually(answered, "all records are answered", within=120)
                 rows.append((idle, sidecar.peak_mb()))

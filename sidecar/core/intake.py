@@ -21,6 +21,7 @@ from sidecar.core.places import Places
 from sidecar.model import Assignment
 
 MAX_BATCH: Final = 500
+MAX_BATCH_BYTES: Final = 2_097_152  # while a batch is taken over it is there twice
 STUCK_SECONDS: Final = 1.0
 REVIEW_SECONDS: Final = 1.0
 
@@ -63,6 +64,7 @@ class Intake:
         if free_bytes <= 0:
             return 0
         self._full_since = None
+        free_bytes = min(free_bytes, MAX_BATCH_BYTES)
         return max(1, min(free, free_bytes // max(self._largest, self._largest_before)))
 
     def worthwhile(self) -> int:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.intake import MAX_BATCH, REVIEW_SECONDS, STUCK_SECONDS, Intake
+from sidecar.core.intake import MAX_BATCH, MAX_BATCH_BYTES, REVIEW_SECONDS, STUCK_SECONDS, Intake
 from sidecar.core.places import Places
 from sidecar.model import Assignment
 from tests.fakes.records import assignment
@@ -157,6 +157,14 @@ def test_the_largest_of_the_last_two_periods_decides_how_many_fit() -> None:
 
 def test_a_batch_has_its_own_bound() -> None:
     assert Intake(Places(100_000, PLENTY_OF_BYTES)).room() == MAX_BATCH
+
+
+def test_a_batch_of_large_records_is_bounded_in_bytes() -> None:
+    intake = Intake(Places(100_000, PLENTY_OF_BYTES))
+    intake.note_size(20_000)
+    assert intake.room() == MAX_BATCH_BYTES // 20_000
+    intake.note_size(MAX_BATCH_BYTES + 1)
+    assert intake.room() == 1
 
 
 def test_a_threshold_that_was_lowered_below_what_is_in_flight_leaves_no_room() -> None:
