@@ -27,8 +27,8 @@ http {{
 """
 
 
-def start(port: int, cpu: int) -> subprocess.Popen[bytes]:
-    """Start it on one core; whoever starts it ends it."""
+def start(port: int) -> subprocess.Popen[bytes]:
+    """Whoever starts it ends it."""
     if shutil.which("nginx"):
         directory = tempfile.mkdtemp(prefix="sidecar-bench-nginx-")
         file = Path(directory) / "nginx.conf"
@@ -36,11 +36,14 @@ def start(port: int, cpu: int) -> subprocess.Popen[bytes]:
         command = ["nginx", "-c", str(file)]
     else:
         command = [sys.executable, "-m", "bench.app", str(port)]
-    return subprocess.Popen(["taskset", "-c", str(cpu), *command])
+    return subprocess.Popen(command)
 
 
 def name() -> str:
-    return "nginx" if shutil.which("nginx") else "bench.app"
+    if not shutil.which("nginx"):
+        return "bench.app"
+    told = subprocess.run(["nginx", "-v"], check=True, capture_output=True, text=True).stderr
+    return told.partition(":")[2].strip()
 
 
 async def _serve(port: int) -> None:

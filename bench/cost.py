@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import app
+from bench.cores import FEED, SUBJECT, on_core
 from bench.figures import Row, median_row
 from tests.rig.kafka import KafkaCluster
 from tests.rig.ports import free_ports
@@ -30,30 +31,72 @@ from tests.rig.waiting import eventually
 RECORDS = 200_000
 SIZE = 200
 FEW = 5_000  # for what is so slow that a part tells enough
-BODIES = {200: 200_000, 2_000: 100_000, 20_000: 20_000, 200_000: 2_000}  # bytes: records
+BODIES = {200: 200_000, 2_000: 100_000, 20_000: 20_000, 200_000: 4_000}  # bytes: records
 AT_MOST_ONCE: dict[str, Any] = {"guarantee": "at_most_once", "loss_budget": 1000}
 
 
-@contextlib.contextmanager
-def _stage(
-    partitions: int, records: int, size: int = SIZE
-) -> Iterator[tuple[KafkaCluster, str, int]]:
-    port = free_ports(1)[0]
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {1})  # this process and, by inheritance, the broker
-    with contextlib.ExitStack() as stack:
-        stack.callback(os.sched_setaffinity, 0, cores)
-        kafka = stack.enter_context(KafkaCluster())
-        topic = "bench"
-        kafka.create_topic(topic, partitions)
+class Stage:
+    """A broker and the application, on one core."""
+
+    def __init__(self, kafka: KafkaCluster, port: int) -> None:
+        self._kafka = kafka
+        self._port = port
+
+    def fill(self, topic: str, partitions: int, records: int, size: int = SIZE) -> None:
+        self._kafka.create_topic(topic, partitions)
         at_a_time = max(1, min(20_000, 20_000_000 // size))
-        for first in range(0, records, at_a_time):
-            for partition in range(min(partitions, at_a_time)):
-                count = len(range(first + partition, min(first + at_a_time, records), partitions))
-                kafka.produce(topic, [b"x" * size] * count, key=b"key-1234", partition=partition)
-        server = app.start(port, cpu=1)
+        for partition in range(partitions):
+            left = len(range(partition, records, partitions))
+            while left:
+                count = min(left, at_a_time)
+                values = [b"x" * size] * count
+                self._kafka.produce(topic, values, key=b"key-1234", partition=partition)
+                left -= count
+
+    def plain(self, way: str, topic: str, count: int) -> Row:
+        return plain(way, self._kafka, topic, self._port, count)
+
+    def sidecar(self, variant: str, topic: str, count: int, **settings: Any) -> Row:
+        with Scene(Path(tempfile.mkdtemp(prefix="sidecar-bench-"))) as scene:
+            what = config(
+                self._kafka.bootstrap_servers,
+                f"bench-{os.urandom(8).hex()}",
+                [route(topic, self._port, **{"executors": 32, **settings})],
+            )
+            with on_core(SUBJECT):
+                sidecar = scene.sidecar(what)
+
+            def delivered() -> int:
+                with contextlib.suppress(OSError):
+                    return int(sidecar.status()["routes"][0]["counters"]["delivered"])
+                return 0
+
+            first = eventually(
+                lambda: d if (d := delivered()) > count // 20 else 0, "it flows", every=0.1
+            )
+            begin, cpu = time.monotonic(), sidecar.cpu_seconds()
+            last = eventually(
+                lambda: d if (d := delivered()) >= count * 9 // 10 else 0,
+                "most are done",
+                within=120,
+                every=0.2,
+            )
+            wall, cpu = time.monotonic() - begin, sidecar.cpu_seconds() - cpu
+            return {
+                "variant": variant,
+                "cpu_us": cpu / (last - first) * 1e6,
+                "per_s": (last - first) / wall,
+                "peak_mb": sidecar.peak_mb() * 2**20 / 1e6,
+            }
+
+
+@contextlib.contextmanager
+def _stage() -> Iterator[Stage]:
+    with on_core(FEED), KafkaCluster() as kafka:
+        port = free_ports(1)[0]
+        server = app.start(port)
         try:
-            yield kafka, topic, port
+            yield Stage(kafka, port)
         finally:
             server.terminate()
             server.wait()
@@ -62,7 +105,8 @@ def _stage(
 def plain(way: str, kafka: KafkaCluster, topic: str, port: int, count: int) -> Row:
     command = [sys.executable, "-m", "bench.plain", way, "--topic", topic, "--port", str(port)]
     command += ["--bootstrap-servers", kafka.bootstrap_servers, "--count", str(count)]
-    answer = subprocess.run(["taskset", "-c", "0", *command], check=True, capture_output=True)
+    with on_core(SUBJECT):
+        answer = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     told = json.loads(answer.stdout)
     return {
         "variant": way,
@@ -72,102 +116,68 @@ def plain(way: str, kafka: KafkaCluster, topic: str, port: int, count: int) -> R
     }
 
 
-def _sidecar(
-    kafka: KafkaCluster, topic: str, port: int, count: int, variant: str, **settings: Any
-) -> Row:
-    with Scene(Path(tempfile.mkdtemp(prefix="sidecar-bench-"))) as scene:
-        what = config(
-            kafka.bootstrap_servers,
-            f"{variant}-{os.urandom(4).hex()}",
-            [route(topic, port, **{"executors": 32, **settings})],
-        )
-        sidecar = scene.sidecar(what, cpu=0)
-
-        def delivered() -> int:
-            with contextlib.suppress(OSError):
-                return int(sidecar.status()["routes"][0]["counters"]["delivered"])
-            return 0
-
-        first = eventually(
-            lambda: d if (d := delivered()) > count // 20 else 0, "it flows", every=0.1
-        )
-        begin, cpu = time.monotonic(), sidecar.cpu_seconds()
-        last = eventually(
-            lambda: d if (d := delivered()) >= count * 9 // 10 else 0,
-            "most are done",
-            within=120,
-            every=0.2,
-        )
-        wall, cpu = time.monotonic() - begin, sidecar.cpu_seconds() - cpu
-        return {
-            "variant": variant,
-            "cpu_us": cpu / (last - first) * 1e6,
-            "per_s": (last - first) / wall,
-            "peak_mb": sidecar.peak_mb(),
-        }
-
-
-def cost(rounds: int) -> list[Row]:
+def cost(rounds: int, share: float) -> list[Row]:
     """Each variant once a round, with the floor before and behind both guarantees."""
+    records, few = int(RECORDS * share), int(FEW * share)
     by_variant: dict[str, list[Row]] = {}
-    with _stage(6, RECORDS) as (kafka, topic, port):
-        _sidecar(kafka, topic, port, RECORDS, "warm-up")
+    with _stage() as stage:
+        stage.fill("cost", 6, records)
+        stage.sidecar("warm-up", "cost", records)
         for _ in range(rounds):
             rows = [
-                plain("floor", kafka, topic, port, RECORDS),
-                _sidecar(kafka, topic, port, RECORDS, "at_least_once"),
-                _sidecar(kafka, topic, port, RECORDS, "at_most_once", **AT_MOST_ONCE),
-                plain("floor", kafka, topic, port, RECORDS),
-                plain("httpx", kafka, topic, port, FEW),
-                plain("sequential", kafka, topic, port, FEW),
+                stage.plain("floor", "cost", records),
+                stage.sidecar("at_least_once", "cost", records),
+                stage.sidecar("at_most_once", "cost", records, **AT_MOST_ONCE),
+                stage.plain("floor", "cost", records),
+                stage.plain("httpx", "cost", few),
+                stage.plain("sequential", "cost", few),
             ]
             floor = (rows[0]["cpu_us"] + rows[3]["cpu_us"]) / 2
             for row in rows:
                 row["times_floor"] = row["cpu_us"] / floor
                 row["times_at_least_once"] = row["cpu_us"] / rows[1]["cpu_us"]
                 by_variant.setdefault(row["variant"], []).append(row)
-    return [median_row(each) for each in by_variant.values()]
+    return [median_row(each, spread=("cpu_us", "times_floor")) for each in by_variant.values()]
 
 
-def bodies(rounds: int) -> list[Row]:
+def bodies(rounds: int, share: float) -> list[Row]:
     """at_least_once and the floor over the size of a record."""
     rows = []
-    for size, records in BODIES.items():
-        with _stage(6, records, size) as (kafka, topic, port):
+    with _stage() as stage:
+        for size, all_records in BODIES.items():
+            topic, records = f"bodies-{size}", int(all_records * share)
+            stage.fill(topic, 6, records, size)
             pairs = []
             for _ in range(rounds):
-                floor = plain("floor", kafka, topic, port, records)
-                ours = _sidecar(kafka, topic, port, records, f"{size:,} B")
+                floor = stage.plain("floor", topic, records)
+                ours = stage.sidecar(f"{size:,} B", topic, records)
                 ours["mb_per_s"] = ours["per_s"] * size / 1e6
                 ours["floor_cpu_us"] = floor["cpu_us"]
                 ours["times_floor"] = ours["cpu_us"] / floor["cpu_us"]
                 pairs.append(ours)
-            rows.append(median_row(pairs))
+            rows.append(median_row(pairs, spread=("times_floor",)))
     return rows
 
 
-def scaling(rounds: int) -> list[Row]:
+def scaling(rounds: int, share: float) -> list[Row]:
     """at_least_once while one number grows from 10 to 1 000; ratios to 10, within a round."""
+    records = int(RECORDS * share)
+    numbers = (10, 100, 1000)
+    variants: list[tuple[str, int, str, dict[str, Any]]] = [
+        *(("threshold", n, "of-10", {"threshold": n, "executors": min(n, 32)}) for n in numbers),
+        *(("executors", n, "of-10", {"executors": n, "threshold": 2000}) for n in numbers),
+        *(("partitions", n, f"of-{n}", {}) for n in numbers),
+    ]
     rows: dict[str, list[Row]] = {}
-    for partitions in (10, 1000):
-        with _stage(partitions, RECORDS) as (kafka, topic, port):
-            variants: list[tuple[str, int, dict[str, Any]]] = [("partitions", partitions, {})]
-            if partitions == 10:
-                _sidecar(kafka, topic, port, RECORDS, "warm-up")
-                variants += [
-                    ("threshold", n, {"threshold": n, "executors": min(n, 32)})
-                    for n in (10, 100, 1000)
-                ]
-                variants += [
-                    ("executors", n, {"executors": n, "threshold": 2000}) for n in (10, 100, 1000)
-                ]
-            for _ in range(rounds):
-                for name, number, settings in variants:
-                    variant = f"{name} {number:,}"
-                    row = _sidecar(kafka, topic, port, RECORDS, variant, **settings)
-                    rows.setdefault(variant, []).append(row)
-    for variant, each in rows.items():
-        base = rows[variant.split()[0] + " 10"]
-        for row, of_ten in zip(each, base, strict=True):
-            row["times_ten"] = row["cpu_us"] / of_ten["cpu_us"]
-    return [median_row(each) for each in rows.values()]
+    with _stage() as stage:
+        for partitions in numbers:
+            stage.fill(f"of-{partitions}", partitions, records)
+        stage.sidecar("warm-up", "of-10", records)
+        for _ in range(rounds):
+            base = 0.0
+            for name, number, topic, settings in variants:
+                row = stage.sidecar(f"{name} {number:,}", topic, records, **settings)
+                base = row["cpu_us"] if number == numbers[0] else base
+                row["times_ten"] = row["cpu_us"] / base
+                rows.setdefault(row["variant"], []).append(row)
+    return [median_row(each, spread=("times_ten",)) for each in rows.values()]

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Row = dict[str, Any]
 Results = Mapping[str, Sequence[Row]]
 
 
-def median_row(rows: Sequence[Row]) -> Row:
-    """The median of each column; what is no number is that of the first row."""
-    return {
-        column: round(statistics.median(row[column] for row in rows), 2)
-        if isinstance(value, (int, float))
-        else value
-        for column, value in rows[0].items()
-    }
+def median_row(rows: Sequence[Row], spread: Collection[str] = ()) -> Row:
+    """The median of each column, and of some the extremes; what is no number is the first row's."""
+    merged: Row = {}
+    for column, value in rows[0].items():
+        if not isinstance(value, (int, float)):
+            merged[column] = value
+            continue
+        values = [row[column] for row in rows]
+        merged[column] = round(statistics.median(values), 2)
+        if column in spread:
+            merged[f"{column}, all"] = f"{min(values):.2f} to {max(values):.2f}"
+    return merged
+
+
+def compared(
+    pairs: Sequence[tuple[Row, Row]], columns: Collection[str], sums: Collection[str] = ()
+) -> list[Row]:
+    """Both sides' medians (or sums); and of each pair's ratio, second to first, the median."""
+    rows: list[Row] = [
+        {**median_row(side), **{c: sum(row[c] for row in side) for c in sums}}
+        for side in zip(*pairs, strict=True)
+    ]
+    ratios = [{c: second[c] / first[c] for c in columns} for first, second in pairs]
+    return [*rows, {"variant": "ratio", **median_row(ratios, spread=columns)}]
 
 
 class Budget(NamedTuple):
@@ -70,14 +86,14 @@ BUDGETS = (
     Budget(
         "head of line: p99 of the fast ones",
         "head-of-line",
-        _of("with slow ones", "times_without"),
+        _of("ratio", "p99_ms"),
         2,
         "without slow ones",
     ),
     Budget(
         "head of line: throughput",
         "head-of-line",
-        _of("with slow ones", "times_sequential"),
+        _of("sequential", "times_slower"),
         50,
         "sequential",
         at_least=True,
@@ -85,14 +101,20 @@ BUDGETS = (
     Budget(
         "isolation: p99 beside a hanging route",
         "isolation",
-        _of("beside / alone", "p99_ms"),
+        _of("ratio", "p99_ms"),
         1.2,
         "alone",
     ),
     Budget("added latency, p50", "added-latency", _of("added", "p50_ms"), 2, "ms"),
     Budget("added latency, p99", "added-latency", _of("added", "p99_ms"), 10, "ms"),
     Budget("memory, idle", "memory", _of("idle", "resident_mb"), 75, "MB"),
-    Budget("memory, loaded beyond idle", "memory", _of("loaded", "beyond_idle_mb"), 32, "MB"),
+    Budget(
+        "memory, loaded beyond idle",
+        "memory",
+        _of("loaded", "beyond_idle_mb"),
+        33.55,  # threshold_bytes and the client's queue, 16 MiB each
+        "MB",
+    ),
     Budget("start to /livez", "start", _of("start", "seconds"), 1.0, "s"),
 )
 

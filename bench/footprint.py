@@ -1,4 +1,4 @@
-"""Memory in MiB, and the time of a start."""
+"""Memory in MB, and the time of a start."""
 
 from __future__ import annotations
 
@@ -15,47 +15,16 @@ from tests.rig.processes import Scene, config, route
 from tests.rig.waiting import eventually
 
 SIZE = 20_000
+RECORDS = 20_000
+FEW = 2_000  # small ones, before it is idle
 
 
-def memory(rounds: int) -> list[Row]:
+def memory(rounds: int, share: float) -> list[Row]:
     """Resident memory: idle, after a few records; and with a full buffer of large ones."""
-    rows = []
     with KafkaCluster() as kafka:
-        for number in range(rounds):
-            topic = f"memory-{number}"
-            kafka.create_topic(topic, 6)
-            directory = Path(tempfile.mkdtemp(prefix="sidecar-bench-"))
-            journal = Journal(directory / "journal")
-            with Scene(directory) as scene:
-                port = scene.app(directory / "journal")
-                what = config(kafka.bootstrap_servers, topic, [route(topic, port, executors=32)])
-                sidecar = scene.sidecar(what)
-                sidecar.until_said("assigned")
-                few = scene.load(
-                    kafka.bootstrap_servers, topic, partitions=6, count=2_000, rate=1_000
-                )
-                assert few.wait(60) == 0, "the load was not confirmed"
-                eventually(lambda: not any(kafka.lag(topic, topic).values()), "idle", within=30)
-                idle = sidecar.resident_bytes() / 2**20
-                count = 20_000
-                load = scene.load(
-                    kafka.bootstrap_servers,
-                    topic,
-                    partitions=6,
-                    first=1_000_000,
-                    count=count,
-                    rate=2_000,
-                    size=SIZE,
-                    delay_ms=20,
-                )
-                assert load.wait(120) == 0, "the load was not confirmed"
-
-                def answered(journal: Journal = journal, count: int = count) -> bool:
-                    journal.refresh()
-                    return len(journal.answered) >= count + 2_000
-
-                eventually(answered, "all records are answered", within=120)
-                rows.append((idle, sidecar.peak_mb()))
+        rows = [
+            _memory(kafka, f"memory-{number}", int(RECORDS * share)) for number in range(rounds)
+        ]
     idle = statistics.median(row[0] for row in rows)
     peak = statistics.median(row[1] for row in rows)
     return [
@@ -68,7 +37,41 @@ def memory(rounds: int) -> list[Row]:
     ]
 
 
-def start(rounds: int) -> list[Row]:
+def _memory(kafka: KafkaCluster, topic: str, count: int) -> tuple[float, float]:
+    """Idle and at its peak."""
+    kafka.create_topic(topic, 6)
+    directory = Path(tempfile.mkdtemp(prefix="sidecar-bench-"))
+    journal = Journal(directory / "journal")
+    with Scene(directory) as scene:
+        port = scene.app(directory / "journal")
+        what = config(kafka.bootstrap_servers, topic, [route(topic, port, executors=32)])
+        sidecar = scene.sidecar(what)
+        sidecar.until_said("assigned")
+        few = scene.load(kafka.bootstrap_servers, topic, partitions=6, count=FEW, rate=1_000)
+        assert few.wait(60) == 0, "the load was not confirmed"
+        eventually(lambda: not any(kafka.lag(topic, topic).values()), "idle", within=30)
+        idle = sidecar.resident_bytes() / 1e6
+        load = scene.load(
+            kafka.bootstrap_servers,
+            topic,
+            partitions=6,
+            first=1_000_000,
+            count=count,
+            rate=2_000,
+            size=SIZE,
+            delay_ms=20,
+        )
+        assert load.wait(120) == 0, "the load was not confirmed"
+
+        def answered() -> bool:
+            journal.refresh()
+            return len(journal.answered) >= FEW + count
+
+        eventually(answered, "all records are answered", within=120)
+        return idle, sidecar.peak_mb() * 2**20 / 1e6
+
+
+def start(rounds: int, _: float) -> list[Row]:
     """From the start of the process to the first 200 of /livez; neither broker nor application."""
     times = []
     for _ in range(rounds):

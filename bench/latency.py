@@ -5,8 +5,8 @@
 * isolation: one route alone, and beside another whose application hangs.
 * added-latency: at a tenth of the load, against a consumer that does nothing.
 
-Each load begins with seconds that are not counted: the producer connects, and the broker's code
-is compiled.
+Sidecar and application share one core, broker and load the other. Each load begins with seconds
+that are not counted: the producer connects, and the broker's code is compiled.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.cores import FEED, SUBJECT, on_core
 from bench.cost import plain
-from bench.figures import Row
+from bench.figures import Row, compared, median_row
 from tests.rig.journal import Journal
 from tests.rig.kafka import KafkaCluster
 from tests.rig.processes import Scene, Sidecar, config, route
@@ -28,16 +32,42 @@ from tests.rig.waiting import eventually
 
 PARTITIONS = 6
 UNCOUNTED_SECONDS = 5
-SEQUENTIAL = 2_000  # records that the sequential consumer is given
+SLOW_EVERY = 1000
+SLOW_MS = 10_000
+
+
+@contextmanager
+def _broker() -> Iterator[KafkaCluster]:
+    with on_core(FEED), KafkaCluster() as kafka:
+        yield kafka
+
+
+def _directory() -> Path:
+    return Path(tempfile.mkdtemp(prefix="sidecar-bench-"))
+
+
+def _app(scene: Scene, journal: Path, hang_path: str = "") -> int:
+    with on_core(SUBJECT):
+        return scene.app(journal, hang_path)
+
+
+def _sidecar(
+    scene: Scene, kafka: KafkaCluster, group: str, routes: list[dict[str, Any]]
+) -> Sidecar:
+    """Start it, and wait until it has partitions of each route."""
+    with on_core(SUBJECT):
+        sidecar = scene.sidecar(config(kafka.bootstrap_servers, group, routes))
+    sidecar.until_said("assigned", times=len(routes))
+    return sidecar
 
 
 def _quantiles(latencies_ms: list[float]) -> Row:
     thousand = statistics.quantiles(latencies_ms, n=1000)
     return {
-        "p50_ms": round(thousand[499], 2),
-        "p99_ms": round(thousand[989], 2),
-        "p999_ms": round(thousand[998], 2),
-        "max_ms": round(max(latencies_ms), 1),
+        "p50_ms": thousand[499],
+        "p99_ms": thousand[989],
+        "p999_ms": thousand[998],
+        "max_ms": max(latencies_ms),
     }
 
 
@@ -48,59 +78,64 @@ def _counted(journal: Journal, rate: float, count: int, slow_every: int = 0) -> 
     return _quantiles([journal.latencies_us[n] / 1000 for n in fast])
 
 
-def _all_answered(journal: Journal, count: int) -> None:
+def _answered(journal: Journal, count: int, within: float = 60) -> tuple[float, int]:
+    """Wait until so many are answered: when that was, and how many they were by then."""
+
     def answered() -> bool:
         journal.refresh()
         return len(journal.answered) >= count
 
-    eventually(answered, "all records are answered", within=60)
-
-
-def _median_ratio(rows: list[Row], column: str) -> float:
-    """Rows come in pairs, the plain one first."""
-    plain_one, other = (statistics.median(row[column] for row in rows[i::2]) for i in (0, 1))
-    return round(float(other / plain_one), 2)
+    eventually(answered, f"{count} records are answered", within=within)
+    return time.monotonic(), len(journal.answered)
 
 
 # --- slow ones --------------------------------------------------------------------------------
 
 
-def open_loop(rounds: int) -> list[Row]:
-    """2 000 records/s for 60 s on 6 partitions, 64 executors; 1 in 1 000 takes 10 s, or none."""
-    rows = []
-    settings = {"executors": 64}
-    with KafkaCluster() as kafka:
-        for number in range(rounds):
-            for every in (0, 1000):
-                name = f"open-loop-{number}-{every}"
-                rows.append(_slow_ones(kafka, name, PARTITIONS, 2000, 60, every, settings))
-    ratios = {c: _median_ratio(rows, c) for c in ("p50_ms", "p99_ms", "p999_ms")}
-    return [*rows, {"variant": "with / without, medians", **ratios}]
+def open_loop(rounds: int, share: float) -> list[Row]:
+    """2 000 records/s on 6 partitions, 64 executors; 1 in 1 000 takes 10 s, or none."""
+    with _broker() as kafka:
+        pairs = _pairs(kafka, rounds, PARTITIONS, 2000, 30 * share, {"executors": 64})
+    return compared(pairs, ("p50_ms", "p99_ms", "p999_ms"), ("lost", "repeated"))
 
 
-def head_of_line(rounds: int) -> list[Row]:
+def head_of_line(rounds: int, share: float) -> list[Row]:
     """4 000 records/s into one partition, 128 executors, threshold 4 000."""
-    rows = []
     settings = {"executors": 128, "threshold": 4000}
-    with KafkaCluster() as kafka:
-        for number in range(rounds):
-            for every in (0, 1000):
-                name = f"head-of-line-{number}-{every}"
-                rows.append(_slow_ones(kafka, name, 1, 4000, 30, every, settings))
-        with Scene(Path(tempfile.mkdtemp(prefix="sidecar-bench-"))) as scene:
-            port = scene.app(Path(tempfile.mkdtemp(prefix="sidecar-bench-")) / "journal")
-            sequential = plain("sequential", kafka, "head-of-line-0-1000", port, SEQUENTIAL)
-    merged = []
-    for index, variant in enumerate(("without slow ones", "with slow ones")):
-        each = rows[index::2]
-        row: Row = {"variant": variant}
-        for column in ("records", "lost", "repeated", "p50_ms", "p99_ms", "p999_ms", "per_s"):
-            row[column] = round(statistics.median(r[column] for r in each), 2)
-        row["lost"], row["repeated"] = (sum(r[c] for r in each) for c in ("lost", "repeated"))
-        merged.append(row)
-    merged[1]["times_without"] = _median_ratio(rows, "p99_ms")
-    merged[1]["times_sequential"] = round(merged[1]["per_s"] / sequential["per_s"], 1)
-    return [*merged, {"variant": "sequential", "per_s": round(sequential["per_s"], 1)}]
+    directory = _directory()
+    with _broker() as kafka:
+        pairs = _pairs(kafka, rounds, 1, 4000, 30 * share, settings)
+        with Scene(directory) as scene:
+            port = _app(scene, directory / "journal")
+            # Two of the slow ones are among them, as many as there should be.
+            sequential = plain("sequential", kafka, _topic(0, SLOW_EVERY), port, 2 * SLOW_EVERY)
+    rows = compared(pairs, ("p50_ms", "p99_ms", "p999_ms"), ("lost", "repeated"))
+    per_s = sequential["per_s"]
+    slower = {"per_s": round(per_s, 1), "times_slower": round(rows[1]["per_s"] / per_s, 1)}
+    return [*rows, {"variant": "sequential", **slower}]
+
+
+def _pairs(
+    kafka: KafkaCluster,
+    rounds: int,
+    partitions: int,
+    rate: float,
+    seconds: float,
+    settings: dict[str, Any],
+) -> list[tuple[Row, Row]]:
+    """Without slow ones and with them."""
+    pairs = []
+    for number in range(rounds):
+        none, some = (
+            _slow_ones(kafka, _topic(number, every), partitions, rate, seconds, every, settings)
+            for every in (0, SLOW_EVERY)
+        )
+        pairs.append((none, some))
+    return pairs
+
+
+def _topic(number: int, slow_every: int) -> str:
+    return f"round-{number}-{slow_every}"
 
 
 def _slow_ones(
@@ -114,14 +149,11 @@ def _slow_ones(
 ) -> Row:
     count = int(rate * (seconds + UNCOUNTED_SECONDS))
     kafka.create_topic(name, partitions)
-    directory = Path(tempfile.mkdtemp(prefix="sidecar-bench-"))
+    directory = _directory()
     journal = Journal(directory / "journal")
     with Scene(directory) as scene:
-        port = scene.app(directory / "journal")
-        sidecar = scene.sidecar(
-            config(kafka.bootstrap_servers, name, [route(name, port, **settings)])
-        )
-        _joined(sidecar)
+        port = _app(scene, directory / "journal")
+        sidecar = _sidecar(scene, kafka, name, [route(name, port, **settings)])
         load = scene.load(
             kafka.bootstrap_servers,
             name,
@@ -130,121 +162,126 @@ def _slow_ones(
             rate=rate,
             delay_ms=5,
             slow_every=slow_every,
-            slow_ms=10_000,
+            slow_ms=SLOW_MS,
         )
-        assert load.wait(seconds + 90) == 0, "the load was not confirmed"
-        _all_answered(journal, count)
+        begun, first = _answered(journal, int(rate * UNCOUNTED_SECONDS))
+        # The last slow ones say nothing about the throughput.
+        ended, last = _answered(journal, count * 98 // 100, within=seconds + 60)
+        assert load.wait(60) == 0, "the load was not confirmed"
+        _answered(journal, count)
         eventually(
             lambda: not any(kafka.lag(name, name).values()), "the group is at the end", within=30
         )
+        assert sidecar.stop() == 0
         verdict = journal.judge(range(count))
         return {
-            "variant": f"1 in {slow_every:,} slow" if slow_every else "none slow",
+            "variant": f"1 in {slow_every:,} takes {SLOW_MS // 1000} s"
+            if slow_every
+            else "all fast",
             "records": count,
             "lost": verdict.lost,
             "repeated": verdict.repeats,
+            "per_s": (last - first) / (ended - begun),
             **_counted(journal, rate, count, slow_every),
-            "per_s": rate,  # all were answered within the time
-            "exit": sidecar.stop(),
         }
-
-
-def _joined(sidecar: Sidecar) -> None:
-    sidecar.until_said("assigned")
 
 
 # --- isolation --------------------------------------------------------------------------------
 
 
-def isolation(rounds: int) -> list[Row]:
+def isolation(rounds: int, share: float) -> list[Row]:
     """500 records/s through route B, alone and beside route A, whose application hangs."""
-    rows: list[Row] = []
-    with KafkaCluster() as kafka:
-        for _ in range(rounds):
-            for hangs in (False, True):
-                rows.append(_isolation(kafka, 20, hangs, len(rows)))
-    ratios = {column: _median_ratio(rows, column) for column in ("p50_ms", "p99_ms")}
-    return [*rows, {"variant": "beside / alone", **ratios}]
+    with _broker() as kafka:
+        pairs = [
+            (
+                _isolation(kafka, 20 * share, f"{number}-alone", hangs=False),
+                _isolation(kafka, 20 * share, f"{number}-beside", hangs=True),
+            )
+            for number in range(rounds)
+        ]
+    return compared(pairs, ("p50_ms", "p99_ms"), ("lost",))
 
 
-def _isolation(kafka: KafkaCluster, seconds: float, hangs: bool, run: int) -> Row:
+def _isolation(kafka: KafkaCluster, seconds: float, run: str, *, hangs: bool) -> Row:
     names = [f"a-{run}", f"b-{run}"]
     for name in names:
         kafka.create_topic(name, PARTITIONS)
-    directory = Path(tempfile.mkdtemp(prefix="sidecar-bench-"))
+    directory = _directory()
     journals = [Journal(directory / name) for name in names]
     rate = 500.0
     count = int(rate * (seconds + UNCOUNTED_SECONDS))
     with Scene(directory) as scene:
         ports = [
-            scene.app(directory / names[0], hang_path="/events/"),
-            scene.app(directory / names[1]),
+            _app(scene, directory / names[0], hang_path="/events/"),
+            _app(scene, directory / names[1]),
         ]
         routes = [route(name, port, executors=16) for name, port in zip(names, ports, strict=True)]
-        sidecar = scene.sidecar(
-            config(kafka.bootstrap_servers, f"isolation-{run}", routes if hangs else routes[1:])
-        )
-        _joined(sidecar)
+        sidecar = _sidecar(scene, kafka, f"isolation-{run}", routes if hangs else routes[1:])
         options = {"partitions": PARTITIONS, "count": count, "rate": rate}
         loads = [scene.load(kafka.bootstrap_servers, names[1], delay_ms=2, **options)]
         if hangs:
             loads.append(scene.load(kafka.bootstrap_servers, names[0], **options))
         for load in loads:
             assert load.wait(seconds + 60) == 0, "the load was not confirmed"
-        _all_answered(journals[1], count)
+        _answered(journals[1], count)
         journals[0].refresh()
-        arrived = len(journals[0].arrivals)
-        row = {
-            "variant": f"beside a hanging route ({arrived} arrived)" if hangs else "alone",
+        assert bool(journals[0].arrivals) == hangs, "what hangs was reached"
+        sidecar.kill()
+        return {
+            "variant": "beside a hanging route" if hangs else "alone",
             "records": count,
             "lost": journals[1].judge(range(count)).lost,
             **_counted(journals[1], rate, count),
         }
-        sidecar.kill()
-        return row
 
 
 # --- added latency ----------------------------------------------------------------------------
 
 
-def added_latency(rounds: int) -> list[Row]:
+def added_latency(rounds: int, share: float) -> list[Row]:
     """2 500 records/s, about a tenth of what one core carries; medians of the rounds."""
-    rate, seconds = 2500.0, 15
-    count = int(rate * (seconds + UNCOUNTED_SECONDS))
-    ours, bare = [], []
-    with KafkaCluster() as kafka:
+    rate = 2500.0
+    count = int(rate * (15 * share + UNCOUNTED_SECONDS))
+    bare, ours = [], []
+    with _broker() as kafka:
         for number in range(rounds):
-            for kind, rows in (("bare", bare), ("sidecar", ours)):
-                rows.append(_arrivals(kafka, f"added-{kind}-{number}", kind, rate, count))
-    merged: list[Row] = []
-    for variant, rows in (("a consumer that does nothing", bare), ("request arrives", ours)):
-        row: Row = {"variant": variant}
-        for column in ("p50_ms", "p99_ms"):
-            row[column] = round(statistics.median(r[column] for r in rows), 2)
-        merged.append(row)
+            bare.append(_consumed(kafka, f"consumed-{number}", rate, count))
+            ours.append(_requested(kafka, f"requested-{number}", rate, count))
+    merged = [median_row(bare), median_row(ours)]
     added = {c: round(merged[1][c] - merged[0][c], 2) for c in ("p50_ms", "p99_ms")}
     return [*merged, {"variant": "added", **added}]
 
 
-def _arrivals(kafka: KafkaCluster, topic: str, kind: str, rate: float, count: int) -> Row:
+def _consumed(kafka: KafkaCluster, topic: str, rate: float, count: int) -> Row:
     kafka.create_topic(topic, PARTITIONS)
-    directory = Path(tempfile.mkdtemp(prefix="sidecar-bench-"))
+    command = [sys.executable, "-m", "bench.plain", "arrivals", "--topic", topic, "--port", "0"]
+    command += ["--bootstrap-servers", kafka.bootstrap_servers, "--count", str(count)]
+    with on_core(SUBJECT):
+        consumer = subprocess.Popen(command, stdout=subprocess.PIPE)
+    try:
+        with Scene(_directory()) as scene:
+            _load(scene, kafka, topic, rate, count)
+            out, _ = consumer.communicate(timeout=60)
+    finally:
+        consumer.kill()
+        consumer.wait()
+    latencies: list[float] = json.loads(out)
+    row = _quantiles(latencies[int(UNCOUNTED_SECONDS * rate) :])
+    return {"variant": "a consumer that does nothing", **row}
+
+
+def _requested(kafka: KafkaCluster, topic: str, rate: float, count: int) -> Row:
+    kafka.create_topic(topic, PARTITIONS)
+    directory = _directory()
+    journal = Journal(directory / "journal")
     with Scene(directory) as scene:
-        options = {"partitions": PARTITIONS, "count": count, "rate": rate}
-        if kind == "sidecar":
-            journal = Journal(directory / "journal")
-            port = scene.app(directory / "journal")
-            sidecar = scene.sidecar(
-                config(kafka.bootstrap_servers, topic, [route(topic, port, executors=32)])
-            )
-            _joined(sidecar)
-            assert scene.load(kafka.bootstrap_servers, topic, **options).wait(90) == 0
-            _all_answered(journal, count)
-            return _counted(journal, rate, count)
-        command = [sys.executable, "-m", "bench.plain", "arrivals", "--topic", topic]
-        command += ["--bootstrap-servers", kafka.bootstrap_servers, "--count", str(count)]
-        consumer = subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE)
-        assert scene.load(kafka.bootstrap_servers, topic, **options).wait(90) == 0
-        out, _ = consumer.communicate(timeout=60)
-        latencies: list[float] = json.loads(out)
-        return _quantiles(latencies[int(UNCOUNTED_SECONDS * rate) :])
+        port = _app(scene, directory / "journal")
+        _sidecar(scene, kafka, topic, [route(topic, port, executors=32)])
+        _load(scene, kafka, topic, rate, count)
+        _answered(journal, count)
+    return {"variant": "the request arrives", **_counted(journal, rate, count)}
+
+
+def _load(scene: Scene, kafka: KafkaCluster, topic: str, rate: float, count: int) -> None:
+    load = scene.load(kafka.bootstrap_servers, topic, partitions=PARTITIONS, count=count, rate=rate)
+    assert load.wait(count / rate + 60) == 0, "the load was not confirmed"

@@ -29,6 +29,9 @@ import uvloop
 from confluent_kafka import Consumer, Message
 from httptools import HttpResponseParser
 
+from sidecar.kafka.client_config import consumer_config
+from sidecar.settings import RouteSettings, Settings
+
 CONNECTIONS = 32
 AHEAD = 1000  # records fetched and not answered, as the sidecar's threshold
 
@@ -63,7 +66,7 @@ class Usage:
     def report(self, count: int) -> None:
         assert self._at is not None
         wall, cpu = time.monotonic() - self._at[0], time.process_time() - self._at[1]
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
         print(json.dumps({"count": count, "cpu_s": cpu, "wall_s": wall, "peak_mb": peak}))
 
 
@@ -177,10 +180,13 @@ def _take(consumer: Consumer, count: int, usage: Usage) -> Iterator[Message]:
 
 def arrivals(consumer: Consumer, count: int, port: int, usage: Usage) -> None:
     """From production (its moment is the value's second word) to the consumer's hands, in ms."""
-    seen = []
-    for message in _take(consumer, count, usage):
-        produced = int((message.value() or b"").split(b" ", 2)[1])
-        seen.append((time.monotonic_ns() - produced) / 1e6)
+    seen: list[float] = []
+    while len(seen) < count:
+        # consume() alone would wait for its number; so does nobody who is in a hurry.
+        first = consumer.poll(0.2)
+        for message in [first, *consumer.consume(256, 0)] if first else ():
+            produced = int((message.value() or b"").split(b" ", 2)[1])
+            seen.append((time.monotonic_ns() - produced) / 1e6)
     print(json.dumps(seen))
 
 
@@ -190,6 +196,15 @@ WAYS: dict[str, Callable[[Consumer, int, int, Usage], None]] = {
     "sequential": sequential,
     "arrivals": arrivals,
 }
+
+
+def as_the_sidecar(bootstrap_servers: str, topic: str) -> dict[str, Any]:
+    """What the sidecar tells its consumer: the same fetches for all."""
+    route = RouteSettings(name="plain", topics=(topic,), target="http://127.0.0.1/")
+    settings = Settings(
+        kafka={"bootstrap.servers": bootstrap_servers, "group.id": "plain"}, routes=(route,)
+    )
+    return dict(consumer_config(settings, route))
 
 
 def main() -> None:
@@ -202,15 +217,9 @@ def main() -> None:
     args = parser.parse_args()
     consumer = Consumer(
         {
-            "bootstrap.servers": args.bootstrap_servers,
+            **as_the_sidecar(args.bootstrap_servers, args.topic),
             "group.id": f"{args.way}-{time.time_ns()}",
             "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            # As the sidecar has it.
-            "queued.min.messages": 2000,
-            "queued.max.messages.kbytes": 16_384,
-            "fetch.queue.backoff.ms": 10,
-            "fetch.max.bytes": 4_194_304,
         }
     )
     consumer.subscribe([args.topic])
