@@ -73,6 +73,7 @@ def test_a_record_that_alone_is_deferred_uses_up_its_attempts() -> None:
 
 
 def test_retry_after_is_waited_for() -> None:
+    """RSP-4."""
     world = World(behave=lambda r: answer(503, retry_after="7") if r.attempt == 1 else answer())
     world.produce(1)
     world.run_until(lambda: world.lag() == 0)
@@ -82,6 +83,7 @@ def test_retry_after_is_waited_for() -> None:
 
 @pytest.mark.parametrize("status", [401, 403, 405, 302, 501])
 def test_a_mistake_in_deployment_holds_intake_and_parks_nothing(status: int) -> None:
+    """RSP-3."""
     world = World(on_exhausted=OnExhausted.PARK, retry=QUICK, threshold=50)
     member = world.members[0]
     world.produce(10)
@@ -132,6 +134,8 @@ def test_not_found_is_an_outage_until_the_application_has_once_delivered() -> No
 
 
 def test_rejected_is_parked_at_once_and_failing_after_its_attempts() -> None:
+    """RSP-2."""
+
     def behave(request: Request) -> Reply:
         return {0: answer(422), 1: answer(500), 2: broken()}.get(request.offset, answer())
 

@@ -170,6 +170,7 @@ def _time_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_retry_after_takes_seconds_and_dates_and_nothing_else(value: str, seconds: float) -> None:
+    """RSP-4."""
     assert retry_after_seconds(value, NOW, LONGEST) == pytest.approx(seconds)
 
 
@@ -187,4 +188,5 @@ _DATE_WORDS = st.sampled_from(
     maximum=st.floats(0, 1e6),
 )
 def test_retry_after_never_leaves_its_bounds_and_never_raises(value: str, maximum: float) -> None:
+    """RSP-5."""
     assert 0.0 <= retry_after_seconds(value, NOW, maximum) <= maximum

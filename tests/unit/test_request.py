@@ -122,6 +122,7 @@ OWN = {
 def test_any_record_is_one_valid_request_and_can_be_rebuilt(
     key: bytes | None, value: bytes | None, headers: list[Header], always: bool
 ) -> None:
+    """ENC-3, ENC-4, ENC-5, ENC-6."""
     head = head_of(encoder(headers_always=always), record(value, key, headers))
     app = h11.Connection(h11.SERVER, max_incomplete_event_size=1_000_000)
     app.receive_data(head + (value or b""))
@@ -181,6 +182,7 @@ def test_the_head_of_a_plain_record() -> None:
 @pytest.mark.parametrize("key", [None, b""])
 @pytest.mark.parametrize("value", [None, b""])
 def test_null_is_not_empty(key: bytes | None, value: bytes | None) -> None:
+    """ENC-2."""
     head = head_of(encoder(), record(value, key))
     assert values(head, "Kafka-Key") == ([] if key is None else [b""])
     assert values(head, "Kafka-Tombstone") == ([b"true"] if value is None else [])
@@ -188,6 +190,7 @@ def test_null_is_not_empty(key: bytes | None, value: bytes | None) -> None:
 
 
 def test_a_tombstone_keeps_its_trace() -> None:
+    """ENC-1."""
     head = head_of(encoder(), record(None, b"k1", [("traceparent", TRACE)]))
     assert values(head, "traceparent") == values(head, "Kafka-Header-traceparent") == [TRACE]
 
@@ -205,6 +208,7 @@ def test_a_tombstone_keeps_its_trace() -> None:
     ],
 )
 def test_what_is_not_plain_is_a_byte_sequence(key: bytes, carried: bytes) -> None:
+    """ENC-3, ENC-4, ENC-6."""
     assert values(head_of(encoder(), record(key=key)), "Kafka-Key") == [carried]
 
 
@@ -236,6 +240,7 @@ def test_repeated_headers_keep_their_order() -> None:
 
 @pytest.mark.parametrize("odd", [("urn:x/y", b"1"), ("", b"1"), ("Ünï", b"1"), ("null", None)])
 def test_a_list_that_lines_cannot_carry_is_sent_whole(odd: Header) -> None:
+    """ENC-5."""
     headers: list[Header] = [("a", b"1"), odd]
     head = head_of(encoder(), record(headers=headers))
     assert values(head, "Kafka-Header-a") == [b"1"]

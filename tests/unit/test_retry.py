@@ -42,6 +42,7 @@ def test_the_bound_doubles_from_the_initial_backoff_to_the_cap() -> None:
 
 @pytest.mark.parametrize("tries", [70, 1_025, 5_000, 10**9])
 def test_a_record_that_failed_very_often_waits_exactly_up_to_the_cap(tries: int) -> None:
+    """RSP-5."""
     assert schedule().backoff_bound(tries) == 30.0
 
 

@@ -90,6 +90,8 @@ def test_a_connection_with_bytes_behind_the_answer_is_replaced(wire: Way, raw: b
 
 
 def test_a_connection_idle_for_too_long_is_replaced(way: Way) -> None:
+    """WIRE-1."""
+
     async def script(peer: Peer) -> None:
         await peer.answer_all()
 
@@ -97,6 +99,7 @@ def test_a_connection_idle_for_too_long_is_replaced(way: Way) -> None:
 
 
 def test_a_connection_that_the_application_closed_is_never_used(way: Way) -> None:
+    """WIRE-1."""
     closed = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -139,6 +142,8 @@ def test_bytes_on_an_idle_connection_end_it(wire: Way) -> None:
 
 
 def test_a_race_with_the_application_closing_is_broken_and_not_resent(wire: Way) -> None:
+    """WIRE-1."""
+
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(NO_CONTENT)

@@ -133,7 +133,7 @@ def test_abort_while_the_answer_is_awaited_closes_the_connection(way: Way, sent:
 
 
 def test_a_drip_is_ended_by_abort(way: Way) -> None:
-    """Each byte restarts nothing: the caller's deadline is total."""
+    """WIRE-3: each byte restarts nothing: the caller's deadline is total."""
     dripped = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -182,7 +182,7 @@ def test_a_request_may_follow_from_inside_done(way: Way) -> None:
 
 
 def test_giving_up_again_and_again_leaks_nothing(way: Way) -> None:
-    """After a churn of aborted requests all slots work, on no more connections than slots."""
+    """WIRE-2: after a churn of aborted requests all slots work, on one connection each."""
     slow = True
 
     async def script(peer: Peer) -> None:
