@@ -32,6 +32,7 @@ RECORDS = 200_000
 SIZE = 200
 FEW = 5_000  # for what is so slow that a part tells enough
 BODIES = {200: 200_000, 2_000: 100_000, 20_000: 20_000, 200_000: 4_000}  # bytes: records
+LEAST = 2_000  # fewer are done between two looks at the counters
 AT_MOST_ONCE: dict[str, Any] = {"guarantee": "at_most_once", "loss_budget": 1000}
 
 
@@ -145,7 +146,8 @@ def bodies(rounds: int, share: float) -> list[Row]:
     rows = []
     with _stage() as stage:
         for size, all_records in BODIES.items():
-            topic, records = f"bodies-{size}", int(all_records * share)
+            topic = f"bodies-{size}"
+            records = max(LEAST, int(all_records * share))
             stage.fill(topic, 6, records, size)
             pairs = []
             for _ in range(rounds):
