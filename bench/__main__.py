@@ -23,14 +23,14 @@ from bench.figures import Row, table, verdicts
 # name: (measure, rounds)
 MEASURES: dict[str, tuple[Callable[[int, float], list[Row]], int]] = {
     "cost": (cost.cost, 5),
-    "bodies": (cost.bodies, 3),
-    "scaling": (cost.scaling, 3),
+    "bodies": (cost.bodies, 2),
+    "scaling": (cost.scaling, 2),
     "head-of-line": (latency.head_of_line, 2),
     "isolation": (latency.isolation, 3),
     "added-latency": (latency.added_latency, 3),
     "memory": (footprint.memory, 1),
     "start": (footprint.start, 9),
-    "open-loop": (latency.open_loop, 2),
+    "open-loop": (latency.open_loop, 1),
 }
 MACHINE = "machine"
 PAGE = Path("docs/performance.md")
