@@ -279,10 +279,6 @@ class AppSettings(Section):
             parse_target(health)
         return health
 
-    @property
-    def parsed_health(self) -> Target | None:
-        return None if self.health is None else parse_target(self.health)
-
 
 def _token_of(data: Mapping[str, Any]) -> SecretStr | None:
     file = data.get("token_file")
@@ -433,7 +429,3 @@ class Settings(BaseSettings):
 
     def kafka_number(self, name: str, default: int) -> int:
         return int(self.kafka_text(name, str(default)))
-
-    def redacted(self) -> dict[str, Any]:
-        """The effective tree for logs and the admin API: plain values, secrets masked."""
-        return self.model_dump(mode="json")

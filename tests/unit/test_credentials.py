@@ -94,10 +94,11 @@ def test_secrets_show_nowhere(tmp_path: Path) -> None:
     given = settings(
         auth={"bearer": HUSH, "signature": {"file": str(file)}}, headers={"X-Api-Key": HUSH}
     )
-    for shown in (repr(given), str(given), str(given.redacted()), given.model_dump_json()):
+    plain = given.model_dump(mode="json")
+    for shown in (repr(given), str(given), str(plain), given.model_dump_json()):
         assert HUSH not in shown
         assert WHSEC not in shown
-    route = given.redacted()["routes"][0]
+    route = plain["routes"][0]
     assert route["auth"] == {"bearer": "**********", "signature": "**********"}
     assert route["headers"] == {"X-Api-Key": "**********"}
     assert HUSH not in repr(credentials(given.routes[0]))
