@@ -1,4 +1,4 @@
-"""The exception tree. Library errors are mapped onto it where they enter the process.
+"""The exception tree and the exit codes. Library errors are mapped where they enter the process.
 
     SidecarError
     ├── ConfigError        what the operator wrote cannot be run        (exit code 2)
@@ -14,6 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """How the process ends."""
+
+    CLEAN = 0
+    FAILURE = 1
+    USAGE = 2
 
 
 class SidecarError(Exception):

@@ -30,7 +30,7 @@ from sidecar.status import (
 BLOCKED_SECONDS: Final = 180.0
 
 
-class Watched(NamedTuple):
+class Vertical(NamedTuple):
     """One route and the thread that fetches for it."""
 
     route: Route
@@ -42,15 +42,15 @@ class Overview:
     """See admin.view.View. drained is set once every route has ended."""
 
     def __init__(
-        self, watched: Sequence[Watched], loop: asyncio.AbstractEventLoop, drained: asyncio.Event
+        self, verticals: Sequence[Vertical], loop: asyncio.AbstractEventLoop, drained: asyncio.Event
     ) -> None:
-        self._watched = watched
+        self._verticals = verticals
         self._loop = loop
         self._drained = drained
         self._started_at = time.time()
 
     def alive(self) -> str | None:
-        for route, fetcher, thread in self._watched:
+        for route, fetcher, thread in self._verticals:
             name = route.settings.name
             if route.phase in (Phase.WAITING, Phase.ENDED):
                 continue
@@ -93,7 +93,7 @@ class Overview:
         now = self._now()
         return [
             partition
-            for route, fetcher, _ in self._watched
+            for route, fetcher, _ in self._verticals
             for partition in partition_statuses(route, now, fetcher.ends, fetcher.paused)
         ]
 
@@ -101,7 +101,7 @@ class Overview:
         now = self._now()
         records = [
             record
-            for route, _, _ in self._watched
+            for route, _, _ in self._verticals
             for record in executing_records(route, now, limit)
         ]
         return sorted(records, key=lambda record: -record.executing_seconds)[:limit]
@@ -113,7 +113,7 @@ class Overview:
         return self._drained.is_set()
 
     def _routes(self, now: Now) -> list[RouteStatus]:
-        return [route_status(route, now) for route, _, _ in self._watched]
+        return [route_status(route, now) for route, _, _ in self._verticals]
 
     def _now(self) -> Now:
         return Now(self._loop.time(), time.time())

@@ -35,7 +35,7 @@ from sidecar.delivery import (
     shape_of,
 )
 from sidecar.dispatch.route import Phase, Route
-from sidecar.errors import ConfigError, SidecarError
+from sidecar.errors import ConfigError, ExitCode, SidecarError
 from sidecar.kafka.client_config import consumer_config, producer_config
 from sidecar.kafka.dead_letters import DeadLetterWriter
 from sidecar.kafka.embedded import embedded_broker
@@ -43,15 +43,11 @@ from sidecar.kafka.fetcher import Fetcher
 from sidecar.kafka.mailbox import ThreadMailbox
 from sidecar.kafka.source import KafkaSource
 from sidecar.model import Guarantee
-from sidecar.overview import Overview, Watched
+from sidecar.overview import Overview, Vertical
 from sidecar.ports import Delivery, Parking
 from sidecar.settings import AuthSettings, RouteSettings, Settings
 
 log = logging.getLogger(__name__)
-
-EXIT_CLEAN: Final = 0
-EXIT_FAILURE: Final = 1
-EXIT_USAGE: Final = 2
 
 CUT_RESERVE: Final = 0.1  # of drain_seconds, at most a second: for the last commit
 CUT_LEAVE_SECONDS: Final = 2.0  # after a second signal: for the last commit
@@ -61,26 +57,6 @@ CLOSE_SECONDS: Final = 1.0
 GC_THRESHOLD: Final = 20_000
 WATCHDOG_SECONDS: Final = 3.0  # beyond drain_seconds
 LOST_NAMED: Final = 1000
-
-
-class _Vertical:
-    """One route with its thread and its edges."""
-
-    __slots__ = ("delivery", "fetcher", "parking", "route", "thread")
-
-    def __init__(
-        self,
-        route: Route,
-        fetcher: Fetcher,
-        thread: threading.Thread,
-        delivery: Delivery,
-        parking: Parking | None,
-    ) -> None:
-        self.route = route
-        self.fetcher = fetcher
-        self.thread = thread
-        self.delivery = delivery
-        self.parking = parking
 
 
 class Runtime:
@@ -99,15 +75,12 @@ class Runtime:
         self._cut = asyncio.Event()
         self._drained = asyncio.Event()
         self._failure: BaseException | None = None
-        self._verticals = [self._build(route) for route in settings.routes]
-        self._running = {vertical.route for vertical in self._verticals}
-        watched = [Watched(v.route, v.fetcher, v.thread) for v in self._verticals]
-        self.overview: Final = Overview(watched, self._loop, self._drained)
+        self._edges: list[Delivery | Parking] = []  # of all routes; closed after they have ended
+        verticals = [self._build(route) for route in settings.routes]
+        self.routes: Final = [vertical.route for vertical in verticals]
+        self._running = set(self.routes)
+        self.overview: Final = Overview(verticals, self._loop, self._drained)
         self._admin = AdminServer(settings.admin, self.overview, failed=self.fail)
-
-    @property
-    def routes(self) -> list[Route]:
-        return [vertical.route for vertical in self._verticals]
 
     async def run(self) -> int:
         """Until stopped; the exit code."""
@@ -172,15 +145,13 @@ class Runtime:
             wait.cancel()
 
     async def _close(self) -> None:
-        closings = [self._admin.stop()]
-        closings += [vertical.delivery.close() for vertical in self._verticals]
-        closings += [v.parking.close() for v in self._verticals if v.parking is not None]
+        closings = [self._admin.stop(), *(edge.close() for edge in self._edges)]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.gather(*closings)
 
     def _report(self) -> int:
-        code = EXIT_CLEAN
+        code = ExitCode.CLEAN
         for route in self.routes:
             if route.phase is not Phase.ENDED:
                 log.warning(
@@ -189,16 +160,16 @@ class Runtime:
             if lost := route.lost_records:
                 named = ", ".join(map(repr, lost[:LOST_NAMED]))
                 log.error("route %s: %d records lost: %s", route.settings.name, len(lost), named)
-                code = EXIT_FAILURE
+                code = ExitCode.FAILURE
         if self._failure is None:
             log.info("stopped")
             return code
         if isinstance(self._failure, ConfigError):
             log.error("%s", self._failure)
-            return EXIT_USAGE
+            return ExitCode.USAGE
         expected = isinstance(self._failure, SidecarError)
         log.error("ended by: %s", self._failure, exc_info=None if expected else self._failure)
-        return EXIT_FAILURE
+        return ExitCode.FAILURE
 
     # --- from the parts -----------------------------------------------------------------------
 
@@ -227,7 +198,7 @@ class Runtime:
 
     # --- building -----------------------------------------------------------------------------
 
-    def _build(self, route_settings: RouteSettings) -> _Vertical:
+    def _build(self, route_settings: RouteSettings) -> Vertical:
         settings = self.settings
         name = route_settings.name
         mailbox = ThreadMailbox()
@@ -283,7 +254,8 @@ class Runtime:
         )
         # A daemon: a client that hangs in its library does not hold the exit.
         thread = threading.Thread(target=fetcher.run, name=f"fetch-{name}", daemon=True)
-        return _Vertical(route, fetcher, thread, delivery, parking)
+        self._edges += [delivery] if parking is None else [delivery, parking]
+        return Vertical(route, fetcher, thread)
 
     def _parking(self, route_settings: RouteSettings) -> Parking | None:
         if route_settings.dead_letter is None:

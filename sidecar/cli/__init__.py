@@ -13,12 +13,11 @@ import sys
 from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from difflib import get_close_matches
-from enum import IntEnum
 from importlib import import_module
 from typing import NoReturn
 
 import sidecar
-from sidecar.errors import ConfigError, SidecarError
+from sidecar.errors import ConfigError, ExitCode, SidecarError
 
 COMMANDS = {
     "run": "consume and deliver until told to stop",
@@ -27,12 +26,6 @@ COMMANDS = {
     "config-schema": "print the JSON schema of the configuration file",
     "openapi": "print the description of the admin API",
 }
-
-
-class ExitCode(IntEnum):
-    CLEAN = 0
-    FAILURE = 1
-    USAGE = 2
 
 
 class Parser(ArgumentParser):

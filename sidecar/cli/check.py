@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sidecar.cli.options import add_settings_arguments, settings_from
-from sidecar.core.findings import Finding, Verdict, fail, ok, warn
+from sidecar.core.findings import Finding, Grade, fail, ok, warn
 from sidecar.delivery import TlsOptions, open_delivery
+from sidecar.errors import ExitCode
 from sidecar.kafka.check import check_kafka
 from sidecar.kafka.client_config import prefetch_bytes
 from sidecar.model import Guarantee, OnExhausted
@@ -32,8 +33,8 @@ def main(args: Namespace) -> int:
     failed = False
     for finding in findings_of(settings):
         print(finding, flush=True)
-        failed = failed or finding.verdict is Verdict.FAIL
-    return 1 if failed else 0
+        failed = failed or finding.grade is Grade.FAIL
+    return ExitCode.FAILURE if failed else ExitCode.CLEAN
 
 
 def findings_of(settings: Settings) -> Iterator[Finding]:

@@ -6,28 +6,28 @@ from enum import Enum
 from typing import NamedTuple
 
 
-class Verdict(Enum):
+class Grade(Enum):
     OK = "ok"
     WARN = "warn"
     FAIL = "fail"
 
 
 class Finding(NamedTuple):
-    verdict: Verdict
+    grade: Grade
     subject: str
     text: str
 
     def __str__(self) -> str:
-        return f"{self.verdict.value:<4}  {self.subject}: {' '.join(self.text.split())}"
+        return f"{self.grade.value:<4}  {self.subject}: {' '.join(self.text.split())}"
 
 
 def ok(subject: str, text: str) -> Finding:
-    return Finding(Verdict.OK, subject, text)
+    return Finding(Grade.OK, subject, text)
 
 
 def warn(subject: str, text: str) -> Finding:
-    return Finding(Verdict.WARN, subject, text)
+    return Finding(Grade.WARN, subject, text)
 
 
 def fail(subject: str, text: str) -> Finding:
-    return Finding(Verdict.FAIL, subject, text)
+    return Finding(Grade.FAIL, subject, text)

@@ -18,11 +18,12 @@ from sidecar.demo.one_at_a_time import OneAtATime
 from sidecar.demo.screen import Screen
 from sidecar.dispatch.route import Phase
 from sidecar.dispatch.status import Now, executing_records, route_status
+from sidecar.errors import ExitCode
 from sidecar.kafka.client_config import consumer_config
 from sidecar.kafka.embedded import EmbeddedBroker
 from sidecar.kafka.load import SteadyLoad
 from sidecar.kafka.source import KafkaSource
-from sidecar.runtime import EXIT_CLEAN, Runtime, run_on_loop
+from sidecar.runtime import Runtime, run_on_loop
 from sidecar.settings import Settings, load_settings
 
 TOPIC: Final = "orders"
@@ -79,7 +80,7 @@ async def _perform(options: Options, screen: Screen) -> int:
         code = await running
         screen.leave()
         screen.text("", *summary(last))
-        if code == EXIT_CLEAN:
+        if code == ExitCode.CLEAN:
             screen.text("What it had in flight was then finished and committed.")
     return code
 

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from sidecar.core.findings import Finding, Verdict
+from sidecar.core.findings import Finding, Grade
 from sidecar.kafka.check import check_kafka
 from sidecar.settings import load_settings
 from tests.conftest import TopicFactory
@@ -42,7 +42,7 @@ def lines(findings: list[Finding]) -> list[str]:
 
 
 def failures(findings: list[Finding]) -> list[str]:
-    return [finding.text for finding in findings if finding.verdict is Verdict.FAIL]
+    return [finding.text for finding in findings if finding.grade is Grade.FAIL]
 
 
 def test_a_sound_setup_is_well(kafka: KafkaOperations, topic: TopicFactory, group: str) -> None:
@@ -93,7 +93,7 @@ def test_a_pattern_is_tried(kafka: KafkaOperations, topic: TopicFactory, group: 
     assert f"ok    route r: pattern ^{prefix} matches 1 topic" in lines(found)
     assert f"ok    route r: topic {name}: 1 partition" in lines(found)
     nothing = check(kafka.bootstrap_servers, group, {"pattern": "^nothing-like-this"})
-    assert [each.verdict for each in nothing] == [Verdict.OK, Verdict.WARN, Verdict.OK]
+    assert [each.grade for each in nothing] == [Grade.OK, Grade.WARN, Grade.OK]
 
 
 def test_members_with_another_assignor_are_told(

@@ -14,7 +14,7 @@ import pytest
 
 from sidecar.cli import main
 from sidecar.cli.check import check_app, check_choices, check_memory
-from sidecar.core.findings import Finding, Verdict
+from sidecar.core.findings import Finding, Grade
 from sidecar.settings import Settings, load_settings
 
 
@@ -29,7 +29,7 @@ def settings(*routes: dict[str, Any], **top: Any) -> Settings:
 
 
 def warnings(tree: Settings) -> list[str]:
-    return [each.text for each in check_choices(tree) if each.verdict is Verdict.WARN]
+    return [each.text for each in check_choices(tree) if each.grade is Grade.WARN]
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_memory_adds_up_over_routes_and_is_held_against_the_limit() -> None:
     tree = settings({}, {"topics": ["b"], "threshold_bytes": 2**20})
     need = 75 + (16 + 16 + 1) + (1 + 16 + 1)
     assert check_memory(tree, None).text.startswith(f"about {need} MiB")
-    assert check_memory(tree, need * 2**20).verdict is Verdict.OK
-    assert check_memory(tree, need * 2**20 - 1).verdict is Verdict.WARN
+    assert check_memory(tree, need * 2**20).grade is Grade.OK
+    assert check_memory(tree, need * 2**20 - 1).grade is Grade.WARN
 
 
 @contextmanager
@@ -93,15 +93,15 @@ def said_of(url: str, health: str | None = None) -> Finding:
 
 def test_an_app_that_can_be_reached_is_well() -> None:
     with app(500) as url:
-        assert said_of(url).verdict is Verdict.OK
+        assert said_of(url).grade is Grade.OK
 
 
 def test_an_apps_health_is_asked_for() -> None:
     with app(204) as url:
-        assert said_of(url, f"{url}/up").verdict is Verdict.OK
+        assert said_of(url, f"{url}/up").grade is Grade.OK
     with app(500) as url:
         sick = said_of(url, f"{url}/up")
-    assert sick.verdict is Verdict.FAIL
+    assert sick.grade is Grade.FAIL
     assert "500" in sick.text
 
 
@@ -127,4 +127,4 @@ def test_a_missing_app_is_told_with_the_way_out_and_exit_code_1(
 
 
 def test_a_finding_is_one_line() -> None:
-    assert str(Finding(Verdict.WARN, "x", "a\n  b")) == "warn  x: a b"
+    assert str(Finding(Grade.WARN, "x", "a\n  b")) == "warn  x: a b"
