@@ -136,14 +136,6 @@ class RateLimited:
         self._logger.log(level, message, *args, extra=extra)
         return True
 
-    def over(self, key: object, message: str, *args: object) -> None:
-        """The trouble has passed: say so if it was told, with the count of what was held back."""
-        with self._lock:
-            told = self._keys.pop(key, None)
-        if told is not None:
-            held = told[1]
-            self._logger.info(message, *args, extra={"repeated": held} if held else None)
-
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
     return {name: value for name, value in record.__dict__.items() if name not in _OWN_FIELDS}

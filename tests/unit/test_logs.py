@@ -136,17 +136,6 @@ def test_different_trouble_is_told_at_once() -> None:
     assert limits.trouble("b")
 
 
-def test_the_end_of_trouble_is_told_once_and_only_if_trouble_was() -> None:
-    limits = Limits()
-    limits.log.over("a", "fine again")
-    limits.trouble()
-    limits.trouble()
-    limits.log.over("a", "fine again")
-    limits.log.over("a", "fine again")
-    assert limits.lines.told == [("trouble with a", 0), ("fine again", 1)]
-    assert limits.trouble()
-
-
 def test_the_number_of_keys_is_bounded() -> None:
     """The key that was quiet longest is forgotten, so its trouble is told again."""
     limits = Limits(max_keys=2)
