@@ -109,5 +109,8 @@ def _identified(items: Sequence[Any], records: Sequence[Record]) -> Iterator[int
 
 
 def _told(value: object) -> str:
-    text = json.dumps(value)
+    try:
+        text = json.dumps(value)
+    except RecursionError:  # written from deeper than it was read
+        text = "something nested too deep"
     return text if len(text) <= 80 else text[:77] + "..."

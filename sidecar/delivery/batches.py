@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from binascii import b2a_base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from sidecar.delivery.cloudevents import (
@@ -75,7 +75,8 @@ def _bytes(name: str, value: bytes | None) -> Mapping[str, str | None]:
 class CloudEventsBatch:
     """The batch format of CloudEvents: a JSON array of events (encoding `cloudevents`).
 
-    What travels in the head of a single record are extension attributes here.
+    What travels in the head of a single record are extension attributes here. Where an event has
+    an attribute of such a name itself, that stays and ours is left out.
     """
 
     __slots__ = ("_content_type", "_shape", "_wrapping")
@@ -90,17 +91,21 @@ class CloudEventsBatch:
 
     def _event(self, record: Record, attempt: int) -> bytes:
         own_type = content_type_of(record.headers)
-        if claims_an_event(own_type or self._content_type):
-            event = _structured(record, own_type or self._content_type, attempt)
-        else:
-            event = self._binary(record, own_type, attempt)
-        if event is not None:
-            return event
-        more = _extensions(record, record.headers, attempt)
-        return wrapped(self._wrapping, record, own_type or self._content_type, more)
+        content_type = own_type or self._content_type
+        event = None
+        if record.headers and not claims_an_event(own_type):
+            event = self._binary(record, record.headers, own_type, attempt)
+        if event is None and claims_an_event(content_type):
+            event = _structured(record, content_type, attempt)
+        if event is None:
+            more = _extensions(record, record.headers, attempt)
+            event = wrapped(self._wrapping, record, content_type, more)
+        return event
 
-    def _binary(self, record: Record, own_type: bytes, attempt: int) -> bytes | None:
-        found = self._shape.attributes(record.headers) if record.headers else None
+    def _binary(
+        self, record: Record, headers: list[Header], own_type: bytes, attempt: int
+    ) -> bytes | None:
+        found = self._shape.attributes(headers)
         if found is None:
             return None
         attributes, rest = found
@@ -110,7 +115,7 @@ class CloudEventsBatch:
         }
         if own_type:
             event["datacontenttype"] = own_type.decode()
-        event.update(_extensions(record, rest, attempt))
+        event = {**event, **_missing(event, _extensions(record, rest, attempt))}
         if not record.value:
             return _dumped(event)
         return b'%b,"%b":%b}' % (_dumped(event)[:-1], *data_member(record.value, own_type))
@@ -127,9 +132,14 @@ def _structured(record: Record, content_type: bytes, attempt: int) -> bytes | No
         return None
     if not isinstance(event, dict) or not event.keys() >= REQUIRED:
         return None
-    own = _extensions(record, record.headers, attempt)
-    added = {name: text for name, text in own.items() if name not in event}
+    added = _missing(event, _extensions(record, record.headers, attempt))
+    if not added:  # it was sent by a sidecar before
+        return value
     return b"%b,%b" % (value.rstrip()[:-1], _dumped(added)[1:])
+
+
+def _missing(event: Container[str], extensions: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in extensions.items() if name not in event}
 
 
 def _extensions(record: Record, headers: Iterable[Header] | None, attempt: int) -> dict[str, str]:

@@ -173,7 +173,7 @@ async def _read(response: httpx.Response, reading: Reading) -> Result:
         return Failed(FailureKind.MALFORMED, f"an answer of status {status} makes no sense")
     wanted = BODY_KEPT if status >= 300 else reading.success_bytes
     length = 0
-    body = b""
+    body = bytearray()
     async for chunk in response.aiter_raw():
         length += len(chunk)
         if len(body) < wanted:
@@ -183,7 +183,7 @@ async def _read(response: httpx.Response, reading: Reading) -> Result:
                 return failed
             break
     retry_after = response.headers.get_list("retry-after")
-    return Answer(status, ", ".join(retry_after) if retry_after else None, body)
+    return Answer(status, ", ".join(retry_after) if retry_after else None, bytes(body))
 
 
 def _kind(error: httpx.HTTPError) -> FailureKind:

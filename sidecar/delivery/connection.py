@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
         self._status = 0  # 0 until the head of the final answer is complete
         self._framed = False  # its end is told by its own bytes
         self._retry_after: str | None = None
-        self._body = b""
+        self._body: Final = bytearray()  # grows in place: a chunk may be a single byte
         self._whole = False
         self._keep = False  # it allows another request; asked when it is whole
         self._connecting: Final = loop.create_task(self._connect(opener))
@@ -263,7 +263,7 @@ class Connection(asyncio.Protocol):
             raise HttpParserError("bytes after the answer")
         self._framed = False
         self._retry_after = None
-        self._body = b""
+        self._body.clear()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._status:  # a trailer
@@ -288,7 +288,7 @@ class Connection(asyncio.Protocol):
     def on_body(self, chunk: bytes) -> None:
         wanted = BODY_KEPT if self._status >= 300 else self._success_bytes
         if len(self._body) < wanted:
-            self._body += chunk[: wanted - len(self._body)]
+            self._body.extend(chunk[: wanted - len(self._body)])
 
     def on_message_complete(self) -> None:
         if self._status:  # an interim answer is followed by another
@@ -300,7 +300,7 @@ class Connection(asyncio.Protocol):
     # --- the end of a request, and of the connection --------------------------------------------
 
     def _parsed(self) -> Answer:
-        return Answer(self._status, self._retry_after, self._body)
+        return Answer(self._status, self._retry_after, bytes(self._body))
 
     def _answer(self, answer: Answer) -> None:
         """The answer is known. The connection is kept unless it was dropped."""

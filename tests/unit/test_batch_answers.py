@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import suppress
 
 import pytest
 
@@ -106,3 +108,11 @@ def test_both_lists_are_read() -> None:
 def test_an_answer_that_names_something_else_is_refused_whole(body: object, reason: str) -> None:
     with pytest.raises(BatchAnswerError, match=reason):
         named(body)
+
+
+def test_no_depth_of_nesting_is_too_deep_to_be_refused() -> None:
+    """The deepest answer that can be read is deeper than what can be written into the reason."""
+    for depth in range(1, sys.getrecursionlimit()):
+        nested = b'{"failures":[' + b"[" * depth + b"]" * depth + b"]}"
+        with suppress(BatchAnswerError):
+            assert named(nested) == {}  # too deep to be read, so no JSON

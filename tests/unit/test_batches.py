@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,6 +123,30 @@ def test_an_attribute_of_the_event_is_not_written_over() -> None:
     _, body = CloudEventsBatch(WRAPPING)([(a_record(text, headers=headers), 1)])
     assert body.count(b'"kafkatopic"') == 1
     assert json.loads(body)[0]["kafkatopic"] == "mine"
+
+
+def test_an_event_that_comes_back_as_it_was_sent_is_still_json() -> None:
+    """An application may publish what it was given; then nothing is left to add."""
+    headers: list[Header] = [("content-type", b"application/cloudevents+json")]
+    text = b'{"specversion":"1.0","id":"7","source":"/s","type":"t"}'
+    batch = CloudEventsBatch(WRAPPING)
+    _, sent = batch([(a_record(text, b"k", headers), 1)])
+    _, again = batch([(a_record(sent[1:-1] + b"\n", b"k", headers, offset=43), 1)])
+    assert json.loads(again) == json.loads(sent)
+
+
+def test_an_attribute_of_an_event_in_binary_mode_is_not_written_over() -> None:
+    (event,) = events_of(a_record(headers=[*EVENT, ("ce_idempotencykey", b"mine")]))
+    assert event["idempotencykey"] == "mine"
+    assert event["kafkaoffset"] == "42"
+
+
+def test_an_event_in_binary_mode_is_one_whatever_the_route_takes_values_for() -> None:
+    wrapping = replace(WRAPPING, content_type="application/cloudevents+json")
+    _, body = CloudEventsBatch(wrapping)([(a_record(b"hello", headers=EVENT), 1)])
+    (event,) = json.loads(body)
+    assert (event["id"], event["data_base64"]) == ("7", "aGVsbG8=")
+    assert "datacontenttype" not in event
 
 
 @pytest.mark.parametrize("value", [b"{}", b"[]", b"nonsense", b"\xff", b"", None])
