@@ -40,6 +40,8 @@ def failures_of(
     try:
         said: Any = json.loads(body)
     except (ValueError, RecursionError):
+        if body.lstrip().startswith(b"{"):  # it was meant to be one, and may have named somebody
+            raise BatchAnswerError("the answer to a batch is an object that is not JSON") from None
         said = ...
     if said is None:
         return {}

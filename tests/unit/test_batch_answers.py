@@ -37,11 +37,19 @@ def test_an_answer_that_names_nothing_means_that_all_were_delivered(
     assert named(body, strict=strict) == {}
 
 
-@pytest.mark.parametrize("body", [b"OK", b"{", b"[1]", b'"done"', b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("body", [b"OK", b"[1]", b'"done"', b"\xff", b"[" * 100_000])
 def test_what_is_no_json_object_says_nothing_unless_lambdas_rules_hold(body: bytes) -> None:
     assert named(body) == {}
     with pytest.raises(BatchAnswerError, match="is no JSON object"):
         named(body, strict=True)
+
+
+@pytest.mark.parametrize("body", [b"{", b' {"failures":[3', b"{'failures': [3]}", b'{"a":' * 5000])
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_object_that_is_cut_off_or_not_json_is_refused(body: bytes, strict: bool) -> None:
+    """It may have named somebody."""
+    with pytest.raises(BatchAnswerError, match="is an object that is not JSON"):
+        named(body, strict=strict)
 
 
 @pytest.mark.parametrize(
