@@ -1,7 +1,7 @@
 """The fetcher: one thread that alone owns a route's consumer.
 
 It fetches what fits, hands it to the loop a batch at a time, and carries out what the loop asks
-for (commits, stop). Rebalance callbacks run inside poll, on this thread, and finish their work
+for (commits, by its Committer, and stop). Rebalance callbacks run inside poll, on this thread, and finish their work
 before they return; while one waits for the loop it serves the mailbox, so the loop may post
 anything at any time and neither waits for the other for ever.
 
@@ -11,7 +11,6 @@ reached through the sink, whose methods run on the loop in the order in which th
 Invariants:
 * A batch is never larger than the free places at the time of asking.
 * Every message is handed over under the assignment it was fetched under, or dropped unread.
-* Nothing is committed for an assignment that has ended.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from typing import Final
 from sidecar.core.commands import Clear, Command, Commit, Finish, Revoked, StopFetching, Wake
 from sidecar.core.intake import Intake
 from sidecar.core.places import Places
-from sidecar.errors import CommitFailed, CommitUnknown, FatalSource, SourceError
+from sidecar.errors import FatalSource, SourceError
+from sidecar.kafka.committer import Committer
+from sidecar.kafka.starting_positions import NOT_FOUND, Found, StartingPositions
 from sidecar.logs import RateLimited, WithFields, gist
-from sidecar.model import Assignment, Partition, Position, Record, Start
-from sidecar.ports import CommitResult, Committed, FetchSink, Mailbox, Message, RecordSource
+from sidecar.model import Assignment, Partition, Record, Start
+from sidecar.ports import FetchSink, Mailbox, Message, RecordSource
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 0.05
 ROOM_WAIT_SECONDS: Final = 0.01
 REPORT_SECONDS: Final = 1.0
-REQUEST_SECONDS: Final = 5.0
-HINT_SECONDS: Final = 1.0  # for what everything works without
 RESOLVE_SECONDS: Final = 15.0
 REVOKE_GRACE_SECONDS: Final = 1.0
 
@@ -72,16 +71,26 @@ class Fetcher:
         self._repeating = RateLimited(log, clock=clock)
         self._revoke_seconds = revoke_seconds
         self._clears = clears_before_dispatch
-        self._from_end = from_end
         self._intake = Intake(places)
         self._owned: dict[Partition, Assignment] = {}
+        # A done-map is of use where commits come after what they are about.
+        self._starting = StartingPositions(
+            source, from_end=from_end, with_topic_ids=not clears_before_dispatch
+        )
+        self._committer = Committer(
+            source,
+            self._owned,
+            sink=sink,
+            tell=tell,
+            clock=clock,
+            log=self._log,
+            warn=self._warn,
+        )
         self._paused: set[Assignment] = set()  # for their greed; see Intake.review
         self._epochs: dict[Partition, int] = {}
         self._revoke_requests = 0
         self._reported: dict[Assignment, int] = {}
         self._reported_at = 0.0
-        self._unknown: list[Position] | None = None  # a commit whose result has to be read back
-        self._unknown_tried_at = 0.0
         self._out_of_range: dict[Partition, str] = {}  # reset them as soon as the broker answers
         self._batches = 0  # handed over
         self._unanswered = False  # a batch was handed over and the loop has not cleared it yet
@@ -125,7 +134,7 @@ class Fetcher:
         if self._finish is not None:
             return
         now = self.last_step_at = self._clock()
-        self._read_back(now)
+        self._committer.read_back(now)
         if now - self._reported_at >= REPORT_SECONDS:
             self._reported_at = now
             self._reset_out_of_range()
@@ -141,10 +150,7 @@ class Fetcher:
     def finish(self) -> None:
         """Commit what was settled, leave the group, close."""
         assert self._finish is not None
-        try:
-            self._commit_now(self._finish.positions)
-        except SourceError as problem:
-            self._log.error("the last commit failed: %s", problem)
+        self._committer.at_end(self._finish.positions)
         self._source.close()
 
     def leave_after(self, problem: BaseException) -> None:
@@ -262,9 +268,10 @@ class Fetcher:
             case Wake():
                 pass
             case Commit(positions):
-                self._commit_later(positions)
-            case Clear():
-                self._clear(command)
+                self._committer.later(positions)
+            case Clear(positions):
+                self._unanswered = command.more or command.batches < self._batches
+                self._committer.now(positions)
             case StopFetching():
                 self._draining = True
                 self._source.pause(list(self._owned))
@@ -273,80 +280,13 @@ class Fetcher:
             case Revoked(request, _):
                 self._log.info("answer to revocation %d came late; it was not waited for", request)
 
-    def _current(self, positions: Iterable[Position]) -> list[Position]:
-        return [p for p in positions if self._owned.get(p.assignment.partition) is p.assignment]
-
-    def _commit_later(self, positions: Sequence[Position]) -> None:
-        current = self._current(positions)
-        if not current:
-            self._tell(self._sink.commit_done, CommitResult(()))
-            return
-
-        def done(error: Exception | None) -> None:
-            applied = current if error is None else ()
-            self._tell(self._sink.commit_done, CommitResult(applied, error))
-
-        try:
-            self._source.commit_later(_by_partition(current), done)
-        except FatalSource:
-            raise
-        except SourceError as problem:
-            done(problem)
-
-    def _commit_now(self, positions: Iterable[Position]) -> None:
-        current = self._current(positions)
-        if current:
-            self._source.commit(_by_partition(current), REQUEST_SECONDS)
-
-    def _clear(self, command: Clear) -> None:
-        self._unanswered = command.more or command.batches < self._batches
-        current = self._current(command.positions)
-        error: Exception | None = None
-        if current:
-            try:
-                self._source.commit(_by_partition(current), REQUEST_SECONDS)
-            except CommitUnknown as problem:
-                self._log.warning("a commit was not answered, reading it back: %s", problem)
-                self._unknown = current
-                self._read_back(self._clock())
-                return
-            except CommitFailed as problem:
-                current, error = [], problem
-        self._tell(self._sink.commit_done, CommitResult(current, error))
-
-    def _read_back(self, now: float) -> None:
-        """Find out what became of a commit that was not answered; until then nothing starts."""
-        if self._unknown is None or now - self._unknown_tried_at < REPORT_SECONDS:
-            return
-        self._unknown_tried_at = now
-        current = self._current(self._unknown)
-        try:
-            committed = self._source.committed(
-                [position.assignment.partition for position in current], REQUEST_SECONDS
-            )
-        except FatalSource:
-            raise
-        except SourceError as problem:
-            self._warn("cannot read the committed offsets back yet", problem)
-            return
-        # A partition that left meanwhile is not in current: others may have committed for it. So
-        # they have where more is committed, or the same without our mark: it left, and this member
-        # does not know it yet.
-        unknown = [position for position in self._unknown if position not in current]
-        self._unknown = None
-        applied = []
-        for position in current:
-            offset, mark = committed.get(position.assignment.partition, Committed(None, ""))
-            if offset == position.offset and mark == position.metadata:
-                applied.append(position)
-            elif offset is not None and offset >= position.offset:
-                unknown.append(position)
-        self._tell(self._sink.commit_done, CommitResult(applied, unknown=unknown))
-
     # --- rebalance (inside poll or close) -----------------------------------------------------
 
     def on_assign(self, partitions: Sequence[Partition]) -> None:
-        starts = self._resolve(partitions)
+        starts = [
+            Start(self._adopt(partition, found.offset), *found)
+            for partition, found in self._find_starts(partitions).items()
+        ]
         self._source.assign(
             {
                 start.assignment.partition: None if start.offset < 0 else start.offset
@@ -355,12 +295,24 @@ class Fetcher:
         )
         if self._draining or self._intake.all_paused:
             self._source.pause(partitions)
-        fresh = [
-            Position(s.assignment, s.offset) for s in starts if s.offset >= 0 and not s.committed
-        ]
-        if fresh:
-            starts = self._commit_starts(starts, fresh)
-        self._tell(self._sink.assigned, starts)
+        self._tell(self._sink.assigned, self._committer.at_start(starts))
+
+    def _find_starts(self, partitions: Sequence[Partition]) -> dict[Partition, Found]:
+        """What the broker does not say in time stays unknown."""
+        deadline = self._clock() + RESOLVE_SECONDS
+        while True:
+            try:
+                return self._starting.find(partitions)
+            except FatalSource:
+                raise
+            except SourceError as problem:
+                if self._clock() >= deadline or self._finish is not None:
+                    self._log.error(
+                        "starting positions unknown, the client goes on by itself: %s", problem
+                    )
+                    return dict.fromkeys(partitions, NOT_FOUND)
+                self._warn("cannot read the starting positions yet", problem)
+                self._serve_for(0.2)
 
     def on_revoke(self, partitions: Sequence[Partition]) -> None:
         leaving = self._disown(partitions)
@@ -374,15 +326,8 @@ class Fetcher:
             self._log.error(
                 "the loop did not answer a revocation in time: nothing is committed for it"
             )
-        elif answer.positions:
-            try:
-                self._source.commit(_by_partition(answer.positions), REQUEST_SECONDS)
-            except FatalSource:
-                raise
-            except SourceError as problem:
-                self._log.warning(
-                    "the commit on revocation failed, records will repeat: %s", problem
-                )
+        else:
+            self._committer.at_revocation(answer.positions)
 
     def on_lost(self, partitions: Sequence[Partition]) -> None:
         leaving = self._disown(partitions)
@@ -407,7 +352,7 @@ class Fetcher:
             assignment = self._owned.get(partition)
             if assignment is not None:
                 try:
-                    offset = self._policy_offset(partition, {})
+                    offset = self._starting.by_policy(partition, {})
                     if offset >= assignment.next_offset:
                         self._source.seek(partition, offset)
                     else:
@@ -455,69 +400,3 @@ class Fetcher:
             if command is not None:
                 self._obey(command)
         return None
-
-    # --- starting positions -------------------------------------------------------------------
-
-    def _resolve(self, partitions: Sequence[Partition]) -> list[Start]:
-        """Where to start each partition; what the broker does not say in time stays unknown."""
-        deadline = self._clock() + RESOLVE_SECONDS
-        while True:
-            try:
-                return self._try_resolve(partitions)
-            except FatalSource:
-                raise
-            except SourceError as problem:
-                if self._clock() >= deadline or self._finish is not None:
-                    self._log.error(
-                        "starting positions unknown, the client goes on by itself: %s", problem
-                    )
-                    return [Start(self._adopt(p, -1), -1, committed=False) for p in partitions]
-                self._warn("cannot read the starting positions yet", problem)
-                self._serve_for(0.2)
-
-    def _try_resolve(self, partitions: Sequence[Partition]) -> list[Start]:
-        committed = self._source.committed(partitions, REQUEST_SECONDS)
-        found: dict[Partition, tuple[int, bool, str]] = {}
-        knows: dict[str, bool] = {}
-        for partition in partitions:
-            offset, metadata = committed.get(partition, Committed(None, ""))
-            if offset is not None:
-                found[partition] = (offset, True, metadata)
-                continue
-            found[partition] = (self._policy_offset(partition, knows), False, "")
-        topics = set() if self._clears else {partition.topic for partition in partitions}
-        ids = self._source.topic_ids(topics, HINT_SECONDS)
-        return [
-            Start(self._adopt(p, offset), offset, is_committed, metadata, ids.get(p.topic, ""))
-            for p, (offset, is_committed, metadata) in found.items()
-        ]
-
-    def _policy_offset(self, partition: Partition, knows: dict[str, bool]) -> int:
-        """Without a commit: the beginning, or the end if so configured.
-
-        A partition of a topic that the group knows starts at its beginning in any case: it was
-        added, or lost its position, while the group was there. knows keeps what was asked before.
-        """
-        low, high = self._source.watermarks(partition, REQUEST_SECONDS)
-        if not self._from_end:
-            return low
-        topic = partition.topic
-        if topic not in knows:
-            knows[topic] = self._source.group_knows(topic, REQUEST_SECONDS)
-        return low if knows[topic] else high
-
-    def _commit_starts(self, starts: list[Start], fresh: list[Position]) -> list[Start]:
-        """Commit resolved positions, so that a first record that fails is found again."""
-        try:
-            self._source.commit(_by_partition(fresh), REQUEST_SECONDS)
-        except FatalSource:
-            raise
-        except SourceError as problem:
-            self._log.warning("the starting position is not committed yet: %s", problem)
-            return starts
-        done = {position.assignment for position in fresh}
-        return [s._replace(committed=True) if s.assignment in done else s for s in starts]
-
-
-def _by_partition(positions: Iterable[Position]) -> Mapping[Partition, tuple[int, str]]:
-    return {p.assignment.partition: (p.offset, p.metadata) for p in positions}
