@@ -1,9 +1,9 @@
 """The fetcher: one thread that alone owns a route's consumer.
 
 It fetches what fits, hands it to the loop a batch at a time, and carries out what the loop asks
-for (commits, by its Committer, and stop). Rebalance callbacks run inside poll, on this thread, and finish their work
-before they return; while one waits for the loop it serves the mailbox, so the loop may post
-anything at any time and neither waits for the other for ever.
+for (commits, by its Committer, and stop). Rebalance callbacks run inside poll, on this thread,
+and finish their work before they return; while one waits for the loop it serves the mailbox, so
+the loop may post anything at any time and neither waits for the other for ever.
 
 Owner of: the consumer, the assignments and their epochs, what is paused. Everything else is
 reached through the sink, whose methods run on the loop in the order in which they were told.
