@@ -132,7 +132,6 @@ async def by_wire(port: int, slots: int, total: int) -> None:
         loop=asyncio.get_running_loop(),
         content_type="text/plain",
         max_header_bytes=HEAD_LIMIT,
-        connections=slots,
     )
     count = Count(total)
 

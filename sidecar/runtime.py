@@ -211,7 +211,6 @@ class Runtime:
             headers_always=route_settings.headers_always,
             idle_seconds=route_settings.idle_connection_seconds,
             health=settings.app.health,
-            connections=max(1, route_settings.executors),
             tls=None if route_settings.tls is None else TlsOptions(**dict(route_settings.tls)),
             http2=route_settings.http2,
             probe_seconds=route_settings.timeout_seconds,

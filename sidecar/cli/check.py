@@ -121,7 +121,6 @@ async def _check_target(settings: Settings, route: RouteSettings) -> Finding:
         content_type=route.content_type,
         max_header_bytes=route.max_header_bytes,
         health=settings.app.health,
-        connections=1,
         tls=None if tls is None else TlsOptions(**dict(tls)),
         http2=route.http2,
         probe_seconds=route.timeout_seconds,

@@ -31,7 +31,6 @@ def open_delivery(
     headers_always: bool = False,
     idle_seconds: float = 1.0,
     health: str | None = None,
-    connections: int,
     tls: TlsOptions | None = None,
     http2: bool = False,
     probe_seconds: float = PROBE_SECONDS,
@@ -45,7 +44,6 @@ def open_delivery(
     answers tells what is to be read of an answer beyond its status; shape makes the body of a
     record, None takes its value; batch_shape is for routes that send batches; credentials are what
     the application knows the sidecar by.
-    connections is how many the client keeps when idle; on the wire each slot keeps its own.
     probe_seconds is the route's timeout; a probe never takes longer than 5 s. Raises ValueError
     for a combination that makes no sense, and OSError for TLS files that cannot be read.
     """
@@ -92,7 +90,6 @@ def open_delivery(
             encoder,
             loop,
             idle_seconds=idle_seconds,
-            connections=connections,
             probe=probe,
             tls=(tls or TlsOptions()).context(),  # its own: httpx changes the protocols it offers
             reading=reading,

@@ -1,9 +1,15 @@
 """Delivery through httpx: applications that want HTTP/2.
 
-Owned by a route, on the event loop. One client for all slots; its pool has no limit of its own,
-because at most one request per slot runs: a slot never waits for another's connection. A task
-per request; deadlines are the caller's. What httpx cannot do and the wire can: take an answer
-that comes before the request was written, and notice bytes behind an answer (HTTP/1.1).
+Owned by a route, on the event loop. A task per request; deadlines are the caller's. Invariants:
+
+* A slot has a connection of its own. Streams that shared one would share its end and its window:
+  an application that breaks the protocol for one record would break it for all.
+* A connection is used again only if the last answer was read to its end. httpx resets no stream
+  that it leaves, and what is sent on one that was left counts against the window for good.
+* Whatever httpx raises, the request ends with a result.
+
+What httpx cannot do and the wire can: take an answer that comes before the request was written,
+notice bytes behind an answer (HTTP/1.1), and miss a status (HTTP/2: it makes 200 of none).
 """
 
 from __future__ import annotations
@@ -33,15 +39,16 @@ Encoded = tuple[bytes, bytes]  # head and body
 class _Attempt:
     """One request. While it connects it is not cancelled: httpx would leave the socket behind."""
 
-    __slots__ = ("_done", "_given_up", "_task", "sent")
+    __slots__ = ("_done", "_given_up", "_slot", "_task", "sent")
 
     def __init__(
-        self, delivery: ClientDelivery, topic: str, encode: Callable[[], Encoded], done: Done
+        self, slot: ClientSlot, topic: str, encode: Callable[[], Encoded], done: Done
     ) -> None:
         self.sent = False  # a byte of it may have left
         self._done: Final = done
         self._given_up = False
-        self._task: Final = delivery.start(self._run(delivery, topic, encode))
+        self._slot: Final = slot
+        self._task: Final = slot.delivery.start(self._run(topic, encode))
 
     def abort(self) -> bool:
         self._given_up = True
@@ -49,15 +56,29 @@ class _Attempt:
             self._task.cancel()
         return self.sent
 
-    async def _run(
-        self, delivery: ClientDelivery, topic: str, encode: Callable[[], Encoded]
-    ) -> None:
+    async def _run(self, topic: str, encode: Callable[[], Encoded]) -> None:
+        if self._given_up:
+            return
+        slot = self._slot
+        delivery = slot.delivery
+        transport = slot.take()
+        whole = False
         try:
-            result: Result = await delivery.post(topic, encode(), self._on_trace)
+            encoded = encode()
+            result, whole = await delivery.post(transport, topic, encoded, self._on_trace)
         except Unsendable as error:
             result = Failed(FailureKind.UNSENDABLE, str(error), sent=False)
+            whole = True
         except httpx.HTTPError as error:
             result = Failed(_kind(error), str(error) or type(error).__name__, self.sent)
+        except Exception as error:  # noqa: BLE001 - h2's own, ValueError for a status: not mapped
+            detail = f"{type(error).__name__}: {error}"
+            result = Failed(FailureKind.MALFORMED, detail, self.sent)
+        finally:
+            if whole and not self._given_up:
+                slot.idle = transport
+            else:
+                delivery.discard(transport)
         if not self._given_up:
             self._done(result)
 
@@ -71,19 +92,25 @@ class _Attempt:
 class ClientSlot:
     """Implements ports.Slot."""
 
-    __slots__ = ("_attempt", "_delivery")
+    __slots__ = ("_attempt", "delivery", "idle")
 
     def __init__(self, delivery: ClientDelivery) -> None:
-        self._delivery: Final = delivery
+        self.delivery: Final = delivery
+        self.idle: httpx.AsyncHTTPTransport | None = None  # ready for another request
         self._attempt: _Attempt | None = None
 
     def send(self, record: Record, attempt: int, done: Done) -> None:
-        encode = partial(self._delivery.encoder.encode, record, attempt)
-        self._attempt = _Attempt(self._delivery, record.topic, encode, done)
+        encode = partial(self.delivery.encoder.encode, record, attempt)
+        self._attempt = _Attempt(self, record.topic, encode, done)
 
     def send_batch(self, batch: Sequence[tuple[Record, int]], done: Done) -> None:
-        encode = partial(self._delivery.encoder.encode_batch, batch)
-        self._attempt = _Attempt(self._delivery, batch[0][0].topic, encode, done)
+        encode = partial(self.delivery.encoder.encode_batch, batch)
+        self._attempt = _Attempt(self, batch[0][0].topic, encode, done)
+
+    def take(self) -> httpx.AsyncHTTPTransport:
+        """It is the caller's until it puts it back or has it discarded."""
+        transport, self.idle = self.idle, None
+        return transport or self.delivery.open_transport()
 
     def abort(self) -> bool:
         attempt, self._attempt = self._attempt, None
@@ -91,6 +118,9 @@ class ClientSlot:
 
     def close(self) -> None:
         self.abort()
+        if self.idle is not None:
+            self.delivery.discard(self.idle)
+            self.idle = None
 
 
 class ClientDelivery:
@@ -103,7 +133,6 @@ class ClientDelivery:
         loop: asyncio.AbstractEventLoop,
         *,
         idle_seconds: float,
-        connections: int,
         probe: Probe,
         tls: ssl.SSLContext,
         reading: Reading = JUST_STATUS,
@@ -113,44 +142,60 @@ class ClientDelivery:
         self._loop: Final = loop
         self._probe: Final = probe
         self._reading: Final = reading
-        self._tasks: Final[set[asyncio.Task[None]]] = set()
-        self._client: Final = httpx.AsyncClient(
-            verify=tls,
-            http2=True,
-            trust_env=False,
-            follow_redirects=False,
-            timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
-            limits=httpx.Limits(
-                max_connections=None,
-                max_keepalive_connections=connections,
-                keepalive_expiry=idle_seconds,
-            ),
-        )
+        self._tls: Final = tls
+        self._limits: Final = httpx.Limits(max_connections=1, keepalive_expiry=idle_seconds)
+        self._transports: Final[set[httpx.AsyncHTTPTransport]] = set()
+        self._attempts: Final[set[asyncio.Task[None]]] = set()
+        self._closing: Final[set[asyncio.Task[None]]] = set()
 
     def open_slot(self) -> ClientSlot:
         return ClientSlot(self)
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._task(work, self._attempts)
+
+    def open_transport(self) -> httpx.AsyncHTTPTransport:
+        """One connection, once it is used. It follows no redirects and keeps no cookies."""
+        transport = httpx.AsyncHTTPTransport(
+            verify=self._tls, http2=True, trust_env=False, limits=self._limits
+        )
+        self._transports.add(transport)
+        return transport
+
+    def discard(self, transport: httpx.AsyncHTTPTransport) -> None:
+        """Close it; no request may be running on it."""
+        self._transports.discard(transport)
+        self._task(transport.aclose(), self._closing)
+
+    def _task(
+        self, work: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]]
+    ) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        kept.add(task)
+        task.add_done_callback(kept.discard)
         return task
 
     async def post(
-        self, topic: str, encoded: Encoded, trace: Callable[..., Coroutine[Any, Any, None]]
-    ) -> Result:
+        self,
+        transport: httpx.AsyncHTTPTransport,
+        topic: str,
+        encoded: Encoded,
+        trace: Callable[..., Coroutine[Any, Any, None]],
+    ) -> tuple[Result, bool]:
+        """The result, and whether the answer was read to its end."""
         head, body = encoded
-        # Not through the client's own builder, which adds headers.
+        # Not through httpx's client, which adds headers and keeps cookies.
         request = httpx.Request(
             "POST",
             self._origin + self.encoder.path(topic),
             headers=split_head(head),
             content=body,
-            extensions={"trace": trace},
+            extensions={"trace": trace, "timeout": {"connect": _CONNECT_SECONDS}},
         )
-        response = await self._client.send(request, stream=True)
+        response = await transport.handle_async_request(request)
         try:
-            return await _read(response, self._reading)
+            result = await _read(response, self._reading)
+            return result, response.is_closed
         finally:
             await response.aclose()
 
@@ -159,11 +204,12 @@ class ClientDelivery:
 
     async def close(self) -> None:
         self._probe.cancel()
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._client.aclose()
+        for attempt in tuple(self._attempts):
+            attempt.cancel()
+        await asyncio.gather(*self._attempts, return_exceptions=True)
+        for transport in tuple(self._transports):
+            self.discard(transport)
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
 
 async def _read(response: httpx.Response, reading: Reading) -> Result:
@@ -189,7 +235,7 @@ async def _read(response: httpx.Response, reading: Reading) -> Result:
 def _kind(error: httpx.HTTPError) -> FailureKind:
     if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
         return FailureKind.UNREACHABLE
-    if isinstance(error, httpx.RemoteProtocolError):
+    if isinstance(error, httpx.ProtocolError):  # of h2's the most are called local
         closed = any(sign in str(error) for sign in _CLOSED)
         return FailureKind.BROKEN if closed else FailureKind.MALFORMED
     return FailureKind.BROKEN

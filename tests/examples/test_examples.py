@@ -69,7 +69,6 @@ def send(service: Service, records: Sequence[tuple[Record, int]]) -> list[Result
             content_type="application/octet-stream",
             max_header_bytes=service.language.max_header_bytes,
             headers_always=service.language.headers_always,
-            connections=1,
         )
         slot = delivery.open_slot()
         results = []

@@ -258,7 +258,6 @@ def test_what_cannot_be_found_is_unreachable_and_not_sent(wire: Way, target: str
             loop=asyncio.get_running_loop(),
             content_type="text/plain",
             max_header_bytes=1000,
-            connections=1,
         )
         failed = await Sender(delivery.open_slot()).send()
         assert failure(failed) == (FailureKind.UNREACHABLE, False)
@@ -279,7 +278,6 @@ def test_localhost_works_whatever_family_the_application_has(wire: Way, host: st
                 loop=asyncio.get_running_loop(),
                 content_type="text/plain",
                 max_header_bytes=1000,
-                connections=1,
             )
             assert answer(await Sender(delivery.open_slot()).send())[0] == 204
             await delivery.close()

@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 import trustme
-from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import DataReceived, RequestReceived, StreamEnded
 
 from sidecar.model import Answer, Failed, FailureKind, Result
 from tests.contract.delivery.ways import Stage, Way, a_record, ways
 from tests.rig.hostile_app import Peer
-
-Answering = Callable[[H2Connection, int], None]
+from tests.rig.http2_app import Answering, Http2App, no_content
 
 
 @pytest.fixture
@@ -24,53 +21,22 @@ def way(tmp_path: Path) -> Way:
     return ways("http2", tmp_path, trustme.CA())
 
 
-class App:
-    """Keeps what it received; answers a request when it is whole."""
-
-    def __init__(self, answer: Answering) -> None:
-        self.answer = answer
-        self.heads: list[list[tuple[bytes, bytes]]] = []
-        self.bodies: dict[int, bytes] = {}
-        self.whole = asyncio.Event()
-
-    async def script(self, peer: Peer) -> None:
-        http = H2Connection(H2Configuration(client_side=False, header_encoding=False))
-        http.initiate_connection()
-        await peer.send(http.data_to_send())
-        while data := await peer.reader.read(65_536):
-            for event in http.receive_data(data):
-                if isinstance(event, RequestReceived):
-                    self.heads.append(list(event.headers or []))
-                elif isinstance(event, DataReceived):
-                    assert event.stream_id is not None
-                    assert event.data is not None
-                    body = self.bodies.get(event.stream_id, b"")
-                    self.bodies[event.stream_id] = body + event.data
-                    http.acknowledge_received_data(
-                        event.flow_controlled_length or 0, event.stream_id
-                    )
-                elif isinstance(event, StreamEnded):
-                    assert event.stream_id is not None
-                    self.answer(http, event.stream_id)
-                    self.whole.set()
-            await peer.send(http.data_to_send())
-
-
-def play(way: Way, answer: Answering, act: Callable[[Stage, App], Awaitable[None]]) -> None:
+def play(
+    way: Way,
+    answer: Answering,
+    act: Callable[[Stage, Http2App], Awaitable[None]],
+    **options: object,
+) -> None:
     async def main() -> None:
-        app = App(answer)
-        async with way.stage(app.script) as stage:
+        app = Http2App(answer)
+        async with way.stage(app.script, **options) as stage:
             await act(stage, app)
 
     way.run(main)
 
 
-def no_content(http: H2Connection, stream: int) -> None:
-    http.send_headers(stream, [(":status", "204")], end_stream=True)
-
-
 def test_the_request_is_the_same_by_http2(way: Way) -> None:
-    async def act(stage: Stage, app: App) -> None:
+    async def act(stage: Stage, app: Http2App) -> None:
         record = a_record(b"v" * 100_000, b"\x00", [("n", b"1"), ("n", b"2")])
         assert repr(await stage.send(record)) == "status 204"
         head = app.heads[0]
@@ -78,28 +44,58 @@ def test_the_request_is_the_same_by_http2(way: Way) -> None:
         assert (b":path", b"/events/orders") in head
         assert (b"kafka-key", b":AA==:") in head
         assert [value for name, value in head if name == b"kafka-header-n"] == [b"1", b"2"]
-        assert list(app.bodies.values()) == [b"v" * 100_000]
+        assert app.bodies == [b"v" * 100_000]
 
     play(way, no_content, act)
 
 
-def test_many_slots_share_one_connection(way: Way) -> None:
-    async def act(stage: Stage, app: App) -> None:
-        await stage.send()
+def test_a_slot_has_a_connection_of_its_own_and_uses_it_again(way: Way) -> None:
+    async def act(stage: Stage, app: Http2App) -> None:
         slots = [stage.slot() for _ in range(20)]
-        results = await asyncio.gather(*(slot.send() for slot in slots))
-        assert [repr(each) for each in results] == ["status 204"] * 20
-        assert stage.app.accepted == 1
+        for _ in range(3):
+            results = await asyncio.gather(*(slot.send() for slot in slots))
+            assert [repr(each) for each in results] == ["status 204"] * 20
+        assert stage.app.accepted == 20
 
-    play(way, no_content, act)
+    play(way, no_content, act, idle_seconds=60.0)
+
+
+def test_a_slot_that_is_closed_has_no_connection(way: Way) -> None:
+    async def act(stage: Stage, app: Http2App) -> None:
+        slot = stage.slot()
+        assert repr(await slot.send()) == "status 204"
+        assert stage.app.open == 1
+        slot.slot.close()
+        await stage.app.until(lambda: not stage.app.open)
+
+    play(way, no_content, act, idle_seconds=60.0)
+
+
+def test_answers_that_are_cut_take_nothing_from_the_next(way: Way) -> None:
+    """WIRE-2: what nobody reads would count against the connection's window, until none is left."""
+
+    def long(http: H2Connection, stream: int, peer: Peer) -> None:
+        http.send_headers(stream, [(":status", "400")])
+        for _ in range(100):
+            http.send_data(stream, b"x" * 10_000)
+        http.end_stream(stream)
+
+    async def act(stage: Stage, app: Http2App) -> None:
+        slot = stage.slot()
+        for _ in range(25):
+            result = await slot.send()
+            assert isinstance(result, Answer)
+            assert (result.status, result.body) == (400, b"x" * 1_024)
+
+    play(way, long, act)
 
 
 def test_an_answer_with_a_body(way: Way) -> None:
-    def refuse(http: H2Connection, stream: int) -> None:
+    def refuse(http: H2Connection, stream: int, peer: Peer) -> None:
         http.send_headers(stream, [(":status", "429"), ("retry-after", "3")])
         http.send_data(stream, b"b" * 2_000, end_stream=True)
 
-    async def act(stage: Stage, app: App) -> None:
+    async def act(stage: Stage, app: Http2App) -> None:
         result: Result = await stage.send()
         assert isinstance(result, Answer)
         assert (result.status, result.retry_after) == (429, "3")
@@ -109,10 +105,14 @@ def test_an_answer_with_a_body(way: Way) -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [H2Connection.reset_stream, lambda http, _: http.close_connection()]
+    "end",
+    [
+        lambda http, stream, _: http.reset_stream(stream),
+        lambda http, _, __: http.close_connection(),
+    ],
 )
 def test_a_request_that_is_ended_is_broken(way: Way, end: Answering) -> None:
-    async def act(stage: Stage, app: App) -> None:
+    async def act(stage: Stage, app: Http2App) -> None:
         result = await stage.send()
         assert isinstance(result, Failed)
         assert (result.kind, result.sent) == (FailureKind.BROKEN, True)
@@ -123,11 +123,11 @@ def test_a_request_that_is_ended_is_broken(way: Way, end: Answering) -> None:
 def test_a_request_that_was_given_up_spoils_nothing(way: Way) -> None:
     answering = False
 
-    def answer(http: H2Connection, stream: int) -> None:
+    def answer(http: H2Connection, stream: int, peer: Peer) -> None:
         if answering:
-            no_content(http, stream)
+            no_content(http, stream, peer)
 
-    async def act(stage: Stage, app: App) -> None:
+    async def act(stage: Stage, app: Http2App) -> None:
         nonlocal answering
         slot = stage.slot()
         answered = slot.send()

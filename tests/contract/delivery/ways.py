@@ -112,7 +112,6 @@ class Way:
             loop=asyncio.get_running_loop(),
             content_type="application/octet-stream",
             max_header_bytes=options.pop("max_header_bytes", 16_384),
-            connections=4,
             tls=self.tls(),
             http2=self.name == "client",
             **options,
