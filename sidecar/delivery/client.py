@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ import httpx
 
 from sidecar.core.target import Target
 from sidecar.delivery.connection import BODY_KEPT, JUST_STATUS, Done, Reading, cut_off
+from sidecar.delivery.opening import addresses
 from sidecar.delivery.probe import Probe
 from sidecar.delivery.request import RequestEncoder, Unsendable, split_head
 from sidecar.model import Answer, Failed, FailureKind, Record, Result
@@ -137,7 +139,11 @@ class ClientDelivery:
         tls: ssl.SSLContext,
         reading: Reading = JUST_STATUS,
     ) -> None:
-        self._origin: Final = f"{target.scheme.value}://{target.authority}"
+        self._host: Final = target.host
+        self._origins: Final = [  # the one that was reached last comes first
+            f"{target.scheme.value}://{replace(target, host=host).authority}"
+            for host in addresses(target.host)
+        ]
         self.encoder: Final = encoder
         self._loop: Final = loop
         self._probe: Final = probe
@@ -183,21 +189,46 @@ class ClientDelivery:
         trace: Callable[..., Coroutine[Any, Any, None]],
     ) -> tuple[Result, bool]:
         """The result, and whether the answer was read to its end."""
-        head, body = encoded
-        # Not through httpx's client, which adds headers and keeps cookies.
-        request = httpx.Request(
-            "POST",
-            self._origin + self.encoder.path(topic),
-            headers=split_head(head),
-            content=body,
-            extensions={"trace": trace, "timeout": {"connect": _CONNECT_SECONDS}},
-        )
-        response = await transport.handle_async_request(request)
+        response = await self._reach(transport, self.encoder.path(topic), encoded, trace)
         try:
             result = await _read(response, self._reading)
             return result, response.is_closed
         finally:
             await response.aclose()
+
+    async def _reach(
+        self,
+        transport: httpx.AsyncHTTPTransport,
+        path: str,
+        encoded: Encoded,
+        trace: Callable[..., Coroutine[Any, Any, None]],
+    ) -> httpx.Response:
+        """The answer of the first address that can be connected to: its head."""
+        head, body = encoded
+        first: httpx.ConnectError | None = None
+        for origin in tuple(self._origins):
+            # Not through httpx's client, which adds headers and keeps cookies.
+            request = httpx.Request(
+                "POST",
+                origin + path,
+                headers=split_head(head),
+                content=body,
+                extensions={
+                    "trace": trace,
+                    "timeout": {"connect": _CONNECT_SECONDS},
+                    "sni_hostname": self._host,
+                },
+            )
+            try:
+                response = await transport.handle_async_request(request)
+            except httpx.ConnectError as error:
+                first = first or error
+            else:
+                if origin != self._origins[0]:
+                    self._origins.reverse()
+                return response
+        assert first is not None
+        raise first
 
     def probe(self, done: Callable[[str | None], None]) -> None:
         self._probe.start(done)

@@ -15,6 +15,11 @@ from sidecar.core.target import Scheme, Target
 _LOCALHOST: Final = ("127.0.0.1", "::1")
 
 
+def addresses(host: str) -> tuple[str, ...]:
+    """What to connect to, one after the other."""
+    return _LOCALHOST if host == "localhost" else (host,)
+
+
 async def open_transport(
     loop: asyncio.AbstractEventLoop,
     target: Target,
@@ -27,7 +32,7 @@ async def open_transport(
         return opened
     context = tls if target.scheme is Scheme.HTTPS else None
     first: OSError | None = None
-    for host in _LOCALHOST if target.host == "localhost" else (target.host,):
+    for host in addresses(target.host):
         try:
             transport, _ = await loop.create_connection(
                 factory,

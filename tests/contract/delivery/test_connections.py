@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from pathlib import Path
 
 import pytest
 import trustme
+import uvloop
 
 from sidecar.core.target import parse_target
 from sidecar.delivery import open_delivery
-from sidecar.model import Answer, FailureKind
+from sidecar.model import UNREADABLE_HEADERS, Answer, FailureKind
+from sidecar.ports import Delivery
 from tests.contract.delivery.ways import (
     Sender,
     Stage,
@@ -250,39 +253,63 @@ def test_a_refused_connection_is_unreachable_and_not_sent(way: Way) -> None:
     way.run(main)
 
 
-@pytest.mark.parametrize("target", ["http://nowhere.invalid/", "unix:///nowhere/app.sock"])
-def test_what_cannot_be_found_is_unreachable_and_not_sent(wire: Way, target: str) -> None:
+def opened(target: str, way: Way) -> Delivery:
+    return open_delivery(
+        target=parse_target(target),
+        loop=asyncio.get_running_loop(),
+        content_type="text/plain",
+        max_header_bytes=1000,
+        tls=way.tls(),
+        http2=way.name == "client",
+    )
+
+
+@pytest.mark.parametrize("path", ["missing.sock", "file", "directory", "file/app.sock"])
+def test_a_socket_that_is_none_is_unreachable_and_not_sent(tmp_path: Path, path: str) -> None:
+    (tmp_path / "file").write_text("no socket")
+    (tmp_path / "directory").mkdir()
+    way = Way("wire", uvloop.new_event_loop, tmp_path)
+
     async def main() -> None:
-        delivery = open_delivery(
-            target=parse_target(target),
-            loop=asyncio.get_running_loop(),
-            content_type="text/plain",
-            max_header_bytes=1000,
-        )
+        delivery = opened(f"unix://{tmp_path}/{path}:/", way)
+        for _ in range(2):
+            result = await Sender(delivery.open_slot()).send()
+            assert failure(result) == (FailureKind.UNREACHABLE, False)
+        await delivery.close()
+
+    way.run(main)
+
+
+def test_a_host_that_cannot_be_found_is_unreachable_and_not_sent(way: Way) -> None:
+    async def main() -> None:
+        delivery = opened(f"http{'s' if way.authority else ''}://nowhere.invalid/", way)
         failed = await Sender(delivery.open_slot()).send()
         assert failure(failed) == (FailureKind.UNREACHABLE, False)
         await delivery.close()
 
-    wire.run(main)
+    way.run(main)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_localhost_works_whatever_family_the_application_has(wire: Way, host: str) -> None:
+def test_localhost_works_whatever_family_the_application_has(way: Way, host: str) -> None:
     async def script(peer: Peer) -> None:
         await peer.answer_all()
 
     async def main() -> None:
-        async with serving(script, host=host) as app:
-            delivery = open_delivery(
-                target=parse_target(f"http://localhost:{app.port}/"),
-                loop=asyncio.get_running_loop(),
-                content_type="text/plain",
-                max_header_bytes=1000,
-            )
-            assert answer(await Sender(delivery.open_slot()).send())[0] == 204
+        context = None
+        if way.authority:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            way.authority.issue_cert("localhost").configure_cert(context)
+        async with serving(script, host=host, tls=context) as app:
+            delivery = opened(f"http{'s' if way.authority else ''}://localhost:{app.port}/", way)
+            slot = Sender(delivery.open_slot())
+            for _ in range(2):
+                assert answer(await slot.send())[0] == 204
+            assert app.received[0].values("host") == [f"localhost:{app.port}".encode()]
+            assert app.accepted == 1
             await delivery.close()
 
-    wire.run(main)
+    way.run(main)
 
 
 @pytest.mark.parametrize("name", ["wire-tls", "client"])
@@ -325,3 +352,18 @@ def test_an_unsendable_record_can_be_given_up(way: Way) -> None:
         await unanswered(answered)
 
     play(way, answering(), act, max_header_bytes=1_000)
+
+
+def test_headers_that_the_client_library_could_not_read_are_not_sent(way: Way) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.answer_all()
+
+    async def act(stage: Stage) -> None:
+        slot = stage.slot()
+        failed = await slot.send(a_record(headers=UNREADABLE_HEADERS))
+        assert failure(failed) == (FailureKind.UNSENDABLE, False)
+        assert "not UTF-8" in repr(failed)
+        assert answer(await slot.send(a_record(headers=list(UNREADABLE_HEADERS))))[0] == 204
+        assert len(stage.app.received) == 1
+
+    play(way, script, act)

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import httpx
 import pytest
 import trustme
 from h2.connection import H2Connection
 
+from sidecar.delivery.client import _kind
 from sidecar.model import Answer, Failed, FailureKind, Result
 from tests.contract.delivery.ways import Stage, Way, a_record, ways
 from tests.rig.hostile_app import Peer
@@ -139,3 +141,34 @@ def test_a_request_that_was_given_up_spoils_nothing(way: Way) -> None:
         assert not answered.done()
 
     play(way, answer, act)
+
+
+def test_20_mb_go_by_http2(way: Way) -> None:
+    """More than any window: it is written as fast as the application takes it."""
+    body = b"x" * 20_000_000
+
+    async def act(stage: Stage, app: Http2App) -> None:
+        assert repr(await stage.send(a_record(body))) == "status 204"
+        assert [len(each) for each in app.bodies] == [len(body)]
+
+    play(way, no_content, act)
+
+
+def errors(kind: type[httpx.TransportError]) -> set[type[httpx.TransportError]]:
+    return {kind}.union(*(errors(each) for each in kind.__subclasses__()))
+
+
+@pytest.mark.parametrize("kind", sorted(errors(httpx.TransportError), key=repr))
+def test_every_error_of_the_client_has_a_meaning(kind: type[httpx.TransportError]) -> None:
+    """WIRE-1: only where nothing can have left is the application away."""
+    unreachable = issubclass(kind, (httpx.ConnectError, httpx.ConnectTimeout))
+    malformed = issubclass(kind, httpx.ProtocolError)
+    assert _kind(kind("what it says")) is (
+        FailureKind.UNREACHABLE
+        if unreachable
+        else FailureKind.MALFORMED
+        if malformed
+        else FailureKind.BROKEN
+    )
+    if malformed:
+        assert _kind(kind("Server disconnected without sending a response.")) is FailureKind.BROKEN
