@@ -190,7 +190,10 @@ def _slow_ones(
 
 
 def isolation(rounds: int, share: float) -> list[Row]:
-    """500 records/s through route B, alone and beside route A, whose application hangs."""
+    """500 records/s through route B, alone and beside route A, whose application hangs.
+
+    The broker gets the same load for A in both: what differs is the sidecar.
+    """
     with _broker() as kafka:
         pairs = [
             (
@@ -218,9 +221,10 @@ def _isolation(kafka: KafkaCluster, seconds: float, run: str, *, hangs: bool) ->
         routes = [route(name, port, executors=16) for name, port in zip(names, ports, strict=True)]
         sidecar = _sidecar(scene, kafka, f"isolation-{run}", routes if hangs else routes[1:])
         options = {"partitions": PARTITIONS, "count": count, "rate": rate}
-        loads = [scene.load(kafka.bootstrap_servers, names[1], delay_ms=2, **options)]
-        if hangs:
-            loads.append(scene.load(kafka.bootstrap_servers, names[0], **options))
+        loads = [
+            scene.load(kafka.bootstrap_servers, names[1], delay_ms=2, **options),
+            scene.load(kafka.bootstrap_servers, names[0], **options),
+        ]
         for load in loads:
             assert load.wait(seconds + 60) == 0, "the load was not confirmed"
         _answered(journals[1], count)
