@@ -226,8 +226,9 @@ class Connection(asyncio.Protocol):
         if whole and data == self._last.data:
             self._answer(self._last.answer)
             return
-        cut = len(data) > self._allowance
-        if cut:
+        cut = False
+        if len(data) > self._allowance:
+            cut = bool(data[self._allowance :].strip(b"\r\n"))
             data = data[: self._allowance]
         self._allowance -= len(data)
         try:

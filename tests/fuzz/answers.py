@@ -8,6 +8,8 @@ from __future__ import annotations
 from random import Random
 from typing import Final, NamedTuple
 
+from sidecar.delivery.connection import ANSWER_LIMIT, JUST_STATUS, Reading
+
 VALID: Final = (
     b"HTTP/1.1 204 No Content\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
@@ -25,8 +27,18 @@ VALID: Final = (
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nplain",
     b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+    b"HTTP/1.1 102 Processing\r\n\r\n",
     b"HTTP/1.1 304 Not Modified\r\nContent-Length: 10\r\n\r\n",
     b"HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n",
+)
+# The small limits cut most of what comes; more than 64 bytes the oracle needs itself.
+READINGS: Final = (
+    Reading(success_bytes=ANSWER_LIMIT),
+    JUST_STATUS,
+    Reading(success_bytes=3, limit=80),
+    Reading(limit=300),
+    Reading(success_bytes=80, limit=80, only_whole=True),
+    Reading(processing_is_final=True),
 )
 PIECES: Final = (
     b"\r\n",
@@ -57,6 +69,7 @@ class Case(NamedTuple):
     cuts: tuple[int, ...]
     breaks: bool
     again: bool  # a second request, if the connection allows one
+    reading: Reading
 
     def pieces(self) -> list[bytes]:
         ends = [*self.cuts, len(self.data)]
@@ -73,7 +86,8 @@ def case(number: int) -> Case:
         data += random.choice(VALID)
     count = random.choice((0, 1, 2, 10, len(data)))
     cuts = tuple(sorted(random.randrange(1, max(2, len(data))) for _ in range(min(count, 200))))
-    return Case(data, cuts, random.random() < 0.3, random.random() < 0.5)
+    breaks, again = random.random() < 0.3, random.random() < 0.5
+    return Case(data, cuts, breaks, again, random.choice(READINGS))
 
 
 def _spoiled(random: Random, data: bytes) -> bytes:

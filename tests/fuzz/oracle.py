@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import h11
 
-from sidecar.delivery.connection import ANSWER_LIMIT, Connection, LastAnswer, Reading
+from sidecar.delivery.connection import BODY_KEPT, Connection, LastAnswer, Reading
 from sidecar.model import Answer, Result
 from tests.fuzz.answers import Case
-
-READING: Final = Reading(success_bytes=ANSWER_LIMIT)
 
 
 class Wrong(AssertionError):
@@ -73,11 +71,11 @@ async def _never(connection: Connection) -> None:
 class Run:
     """One connection fed with pieces; results in words that can be compared."""
 
-    def __init__(self, last: LastAnswer) -> None:
+    def __init__(self, reading: Reading, last: LastAnswer) -> None:
         self.results: list[Result] = []
         self.transport = _Transport()
         loop = cast("asyncio.AbstractEventLoop", _Loop())
-        self.connection = Connection(loop, _never, lambda _: None, READING, last)
+        self.connection = Connection(loop, _never, lambda _: None, reading, last)
         self.ended = False
         self.request()
         self.connection.connection_made(self.transport)
@@ -122,13 +120,13 @@ def judge(case: Case) -> None:
     for name, other in (("split", split), ("remembered", remembering)):
         if other != whole:
             raise Wrong(f"whole: {whole}, {name}: {other}")
-    told = _by_h11(case.data, eof=not case.breaks)
+    told = _by_h11(case)
     if told is not None and not whole[0].startswith((told, "malformed: ")):
         raise Wrong(f"h11 found {told}, we {whole}")
 
 
 def _play(case: Case, pieces: list[bytes], last: LastAnswer) -> list[str]:
-    run = Run(last)
+    run = Run(case.reading, last)
     run.feed(pieces)
     words = [str(run.fresh and not run.transport.closed)]
     if run.fresh and case.again:
@@ -144,13 +142,15 @@ def _play(case: Case, pieces: list[bytes], last: LastAnswer) -> list[str]:
     return [*run.words(), *words]
 
 
-def _by_h11(data: bytes, *, eof: bool) -> str | None:
+def _by_h11(case: Case) -> str | None:
     """The one answer that is there, in our words; None where h11 finds none, or anything odd."""
+    if case.reading.processing_is_final or len(case.data) >= case.reading.limit:
+        return None
     parser = h11.Connection(h11.CLIENT)
     parser.send(h11.Request(method="POST", target="/", headers=[("Host", "a")]))
     parser.send(h11.EndOfMessage())
-    parser.receive_data(data)
-    if eof:
+    parser.receive_data(case.data)
+    if not case.breaks:
         parser.receive_data(b"")
     body = b""
     answer: Answer | None = None
@@ -169,7 +169,5 @@ def _by_h11(data: bytes, *, eof: bool) -> str | None:
         return None
     if answer is None or parser.trailing_data[0] or not 200 <= answer.status < 600:
         return None
-    if len(data) >= ANSWER_LIMIT:
-        return None
-    kept = body if answer.status < 300 else body[:1024]
+    kept = body[: case.reading.success_bytes if answer.status < 300 else BODY_KEPT]
     return f"{answer!r} {kept!r}"
