@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rig.errors import NoKafka
+from tests.rig.kafka import KafkaCluster
 from tests.rig.processes import Scene
 
 
@@ -15,3 +17,20 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     """Processes that end with the test; their configuration and logs are in tmp_path."""
     with Scene(tmp_path) as scene:
         yield scene
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[KafkaCluster]:
+    """A broker that allows everything to everybody but what an ACL keeps to someone else."""
+    cluster = KafkaCluster(
+        config={
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "true",
+        }
+    )
+    try:
+        cluster.start()
+    except NoKafka as missing:
+        pytest.skip(str(missing))
+    yield cluster
+    cluster.stop()

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from tests.conftest import TopicFactory
 from tests.rig.operations import KafkaOperations
 from tests.rig.processes import Scene, Sidecar, at_the_end, config, route
-from tests.rig.scripted_app import Answer, Request, ScriptedApp
+from tests.rig.scripted_app import Answer, Request, ScriptedApp, held_by
 from tests.rig.waiting import eventually
 
 pytestmark = pytest.mark.kafka
@@ -43,12 +43,7 @@ def test_neither_a_full_buffer_nor_an_idle_topic_costs_the_membership(
         for number in range(100):
             kafka.produce(name, [b"%d" % number], partition=number % 2)
     go_on = threading.Event()
-
-    def hang(_: Request) -> Answer:
-        go_on.wait(60)
-        return 204
-
-    with ScriptedApp(hang) as app:
+    with ScriptedApp(held_by(go_on)) as app:
         full = {"executors": 4, "timeout_seconds": 60}
         routes = [
             route(idle, app.port, group_id=f"{group}-idle"),
@@ -207,12 +202,7 @@ def test_in_flight_is_bounded_in_bytes_as_well(
     name = topic(1)
     kafka.produce(name, [bytes(50_000)] * 60)
     go_on = threading.Event()
-
-    def hang(_: Request) -> Answer:
-        go_on.wait(60)
-        return 204
-
-    with ScriptedApp(hang) as app:
+    with ScriptedApp(held_by(go_on)) as app:
         what = route(name, app.port, executors=2, threshold=1000, threshold_bytes=1_000_000)
         sidecar = scene.sidecar(config(kafka.bootstrap_servers, group, [what]))
         app.until(lambda seen: len(seen) == 2)

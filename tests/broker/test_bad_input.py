@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from confluent_kafka.admin import (
 )
 
 from tests.conftest import TopicFactory
-from tests.rig.errors import NoKafka
 from tests.rig.kafka import KafkaCluster
 from tests.rig.operations import KafkaOperations
 from tests.rig.processes import Scene, Sidecar, at_the_end, config, route
@@ -89,23 +87,6 @@ def test_a_missing_topic_is_waited_for(kafka: KafkaOperations, group: str, scene
         app.until(lambda seen: len(seen) == 1)
         at_the_end(kafka, group, name)
         assert sidecar.stop() == 0
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[KafkaCluster]:
-    """A broker that allows everything to everybody but what an ACL keeps to someone else."""
-    cluster = KafkaCluster(
-        config={
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "allow.everyone.if.no.acl.found": "true",
-        }
-    )
-    try:
-        cluster.start()
-    except NoKafka as missing:
-        pytest.skip(str(missing))
-    yield cluster
-    cluster.stop()
 
 
 def acl(kind: ResourceType, name: str, user: str) -> AclBinding:

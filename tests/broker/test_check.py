@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from sidecar.core.findings import Finding, Grade
 from sidecar.kafka.check import check_kafka
 from sidecar.settings import load_settings
 from tests.conftest import TopicFactory
-from tests.rig.errors import NoKafka
 from tests.rig.kafka import KafkaCluster
 from tests.rig.operations import KafkaOperations
 from tests.rig.waiting import eventually
@@ -133,23 +131,6 @@ def test_the_wrong_protocol_is_told(kafka: KafkaOperations, group: str) -> None:
 
 
 # --- permissions --------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[KafkaCluster]:
-    """A broker that allows everything to everybody but what an ACL keeps to someone else."""
-    cluster = KafkaCluster(
-        config={
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "allow.everyone.if.no.acl.found": "true",
-        }
-    )
-    try:
-        cluster.start()
-    except NoKafka as missing:
-        pytest.skip(str(missing))
-    yield cluster
-    cluster.stop()
 
 
 def keep(cluster: KafkaCluster, kind: ResourceType, name: str, *allowed: AclOperation) -> None:

@@ -25,26 +25,25 @@ DEADLINE = 1.5
 LARGE = {"max.message.bytes": "25000000"}
 FLOOD = 512 * 1024 * 1024
 Send = Callable[[bytes], None]
+OVER = threading.Event()  # no application is looked at any more
 
 
 def drips(send: Send) -> None:
     """WIRE-3."""
     send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-    while True:
+    while not OVER.wait(0.05):
         send(b"x")
-        time.sleep(0.05)
 
 
 def drips_its_head(send: Send) -> None:
     """WIRE-3."""
     send(b"HTTP/1.1 200 OK\r\n")
-    while True:
+    while not OVER.wait(0.05):
         send(b"X: y\r\n")
-        time.sleep(0.05)
 
 
-def hangs(send: Send) -> None:
-    time.sleep(DEADLINE * 4)
+def hangs(_: Send) -> None:
+    OVER.wait(DEADLINE * 4)
 
 
 def floods(send: Send) -> None:
@@ -132,8 +131,10 @@ def hostile_app() -> Iterator[tuple[int, Counter[str]]]:
         request_queue_size = 256
 
     with Server(("127.0.0.1", 0), Handler) as server:
+        OVER.clear()
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield server.server_address[1], asked
+        OVER.set()
         server.shutdown()
 
 

@@ -17,7 +17,7 @@ from tests.conftest import TopicFactory
 from tests.rig.kafka import KafkaCluster
 from tests.rig.operations import KafkaOperations
 from tests.rig.processes import Scene, Sidecar, at_the_end, config, route
-from tests.rig.scripted_app import Answer, Request, ScriptedApp
+from tests.rig.scripted_app import Answer, Request, ScriptedApp, held_by
 from tests.rig.waiting import eventually
 
 pytestmark = pytest.mark.kafka
@@ -35,8 +35,12 @@ def for_a_while(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def listens_to_sigterm(sidecar: Sidecar) -> bool:
+def until_it_listens(sidecar: Sidecar) -> None:
     """Before Python runs the first line of it, SIGTERM is the kernel's affair."""
+    eventually(lambda: _listens_to_sigterm(sidecar), "it listens", every=0.005)
+
+
+def _listens_to_sigterm(sidecar: Sidecar) -> bool:
     status = Path(f"/proc/{sidecar.process.pid}/status").read_text(encoding="ascii")
     caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
     return bool(int(caught.split()[1], 16) & (1 << (signal.SIGTERM - 1)))
@@ -46,18 +50,16 @@ def terminate(sidecar: Sidecar) -> None:
     sidecar.process.send_signal(signal.SIGTERM)
 
 
+def stopped(sidecar: Sidecar) -> tuple[int, float]:
+    """Signalled now; the exit code, and how long it took."""
+    terminate(sidecar)
+    return until_ended(sidecar, time.monotonic())
+
+
 def until_ended(sidecar: Sidecar, since: float, within: float = 30) -> tuple[int, float]:
     """The exit code, and how long it took."""
     code = sidecar.ended(within)
     return code, time.monotonic() - since
-
-
-def hangs_until(event: threading.Event) -> Any:
-    def behaviour(_: Request) -> Answer:
-        event.wait(60)
-        return 204
-
-    return behaviour
 
 
 # --- start --------------------------------------------------------------------------------------
@@ -117,7 +119,7 @@ def test_a_stop_while_it_starts_is_a_clean_one(
         what = config(kafka.bootstrap_servers, group, [route(name, app.port)])
         for delay in (0.0, 0.15, 0.3, 0.45, 0.6):
             sidecar = scene.sidecar(what)
-            eventually(lambda: listens_to_sigterm(sidecar), "it listens", every=0.005)  # noqa: B023
+            until_it_listens(sidecar)
             for_a_while(delay)
             terminate(sidecar)
             assert sidecar.ended(5) == 0
@@ -136,8 +138,7 @@ def test_an_idle_sidecar_stops_at_once(
     with ScriptedApp() as app:
         sidecar = scene.sidecar(config(kafka.bootstrap_servers, group, [route(name, app.port)]))
         at_the_end(kafka, group, name)
-        terminate(sidecar)
-        code, seconds = until_ended(sidecar, time.monotonic())
+        code, seconds = stopped(sidecar)
         assert code == 0
         assert seconds < 2
 
@@ -154,7 +155,7 @@ def test_a_stop_lets_the_running_request_end_and_starts_no_other(
     name = topic(1)
     kafka.produce(name, [b"slow", b"waits"])
     go_on = threading.Event()
-    with ScriptedApp(hangs_until(go_on)) as app:
+    with ScriptedApp(held_by(go_on)) as app:
         what = config(
             kafka.bootstrap_servers, group, [route(name, app.port, executors=1, **guarantee)]
         )
@@ -190,7 +191,7 @@ def test_what_the_drain_cuts_off_counts_as_nothing_and_comes_first_after_a_resta
     name, dead = topic(1), topic(1, name="dead")
     kafka.produce(name, [b"%d" % number for number in range(10)])
     hang = threading.Event()
-    with ScriptedApp(hangs_until(hang)) as app:
+    with ScriptedApp(held_by(hang)) as app:
         what = route(
             name, app.port, executors=1, timeout_seconds=2.9,
             dead_letter={"topic": dead}, retry={"max_attempts": 1},
@@ -198,8 +199,7 @@ def test_what_the_drain_cuts_off_counts_as_nothing_and_comes_first_after_a_resta
         settings = {**config(kafka.bootstrap_servers, group, [what]), "drain_seconds": 3}
         first = scene.sidecar(settings)
         app.until(lambda seen: len(seen) == 1)
-        terminate(first)
-        code, seconds = until_ended(first, time.monotonic())
+        code, seconds = stopped(first)
         assert code == 0
         assert 2 < seconds < 5
         assert kafka.committed(group, name) == {0: 0}
@@ -217,13 +217,12 @@ def test_a_second_signal_cuts_at_once_and_leaves_the_rest_uncommitted(
 ) -> None:
     name = topic(1)
     kafka.produce(name, [b"x"] * 5)
-    with ScriptedApp(hangs_until(threading.Event())) as app:
+    with ScriptedApp(held_by(threading.Event())) as app:
         sidecar = scene.sidecar(config(kafka.bootstrap_servers, group, [route(name, app.port)]))
         app.until(lambda seen: len(seen) == 5)
         terminate(sidecar)
         sidecar.until_said("draining")
-        terminate(sidecar)
-        code, seconds = until_ended(sidecar, time.monotonic())
+        code, seconds = stopped(sidecar)
         assert code == 0
         assert seconds < 2.5
         assert kafka.committed(group, name) == {0: 0}
@@ -235,15 +234,14 @@ def test_a_second_signal_names_what_at_most_once_has_lost(
 ) -> None:
     name = topic(1)
     kafka.produce(name, [b"x"] * 5)
-    with ScriptedApp(hangs_until(threading.Event())) as app:
+    with ScriptedApp(held_by(threading.Event())) as app:
         sidecar = scene.sidecar(
             config(kafka.bootstrap_servers, group, [route(name, app.port, **SPENDS)])
         )
         app.until(lambda seen: len(seen) == 5)
         terminate(sidecar)
         sidecar.until_said("draining")
-        terminate(sidecar)
-        code, seconds = until_ended(sidecar, time.monotonic())
+        code, seconds = stopped(sidecar)
         assert code == 1
         assert seconds < 2.5
         (line,) = sidecar.said("records lost")
@@ -272,7 +270,7 @@ def test_any_moment_is_fit_for_a_stop(
             if len(running) < 2:
                 continue
             oldest = running.pop(0)
-            eventually(lambda: listens_to_sigterm(oldest), "it listens", every=0.005)  # noqa: B023
+            until_it_listens(oldest)
             for_a_while(moments.uniform(0, 1.5))
             terminate(oldest)
             if number % 3 == 0:
@@ -280,7 +278,7 @@ def test_any_moment_is_fit_for_a_stop(
                 terminate(oldest)
             clean(oldest, 5)
         for each in running:
-            eventually(lambda: listens_to_sigterm(each), "it listens", every=0.005)  # noqa: B023
+            until_it_listens(each)
             terminate(each)
             clean(each, 5)
 
@@ -317,8 +315,7 @@ def test_a_client_that_hangs_in_its_close_does_not_hold_the_exit(
         what = config("127.0.0.1:1", "g", [route("t", app.port, timeout_seconds=1)])
         sidecar = scene.sidecar({**what, "drain_seconds": 2}, fault=fault)
         sidecar.until_said("fetching begins")
-        terminate(sidecar)
-        found, seconds = until_ended(sidecar, time.monotonic())
+        found, seconds = stopped(sidecar)
         assert found == code
         assert seconds < 2 + extra
         assert says in sidecar.log.read_text()
@@ -340,7 +337,7 @@ def test_a_stop_without_a_broker_ends_in_time_and_says_what_is_left(
     name = topic(2, on=breakable_kafka)
     breakable_kafka.produce(name, [b"x"] * 5)
     go_on = threading.Event()
-    with ScriptedApp(hangs_until(go_on)) as app:
+    with ScriptedApp(held_by(go_on)) as app:
         what = config(
             breakable_kafka.bootstrap_servers,
             group,
@@ -351,8 +348,7 @@ def test_a_stop_without_a_broker_ends_in_time_and_says_what_is_left(
         getattr(breakable_kafka.node(1), fault)()
         go_on.set()  # now there is something to commit
         eventually(lambda: sidecar.route()["executing"] == 0, "all are answered")
-        terminate(sidecar)
-        code, seconds = until_ended(sidecar, time.monotonic())
+        code, seconds = stopped(sidecar)
         assert code == 0
         assert seconds < 5
         assert "Traceback" not in sidecar.log.read_text()

@@ -9,24 +9,14 @@ import pytest
 
 from tests.conftest import TopicFactory
 from tests.rig.operations import COMPACTED, KafkaOperations
-from tests.rig.processes import Scene, config, route
-from tests.rig.scripted_app import Answer, Request, ScriptedApp
+from tests.rig.processes import Scene, at_the_end, config, route
+from tests.rig.scripted_app import Answer, Request, ScriptedApp, held_by
 from tests.rig.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
 GUARANTEES = [{"guarantee": "at_least_once"}, {"guarantee": "at_most_once", "loss_budget": 100}]
 QUICK = {"session_timeout_ms": 3000, "heartbeat_interval_ms": 500}
-
-
-def at_the_end(kafka: KafkaOperations, group: str, topic: str) -> None:
-    """Wait until the group has committed the end of every partition: lag 0."""
-
-    def no_lag() -> bool:
-        ends = kafka.end_offsets(topic)
-        return kafka.committed(group, topic) == ends
-
-    eventually(no_lag, f"{group} is at the end of {topic}")
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES, ids=lambda each: str(each["guarantee"]))
@@ -61,13 +51,7 @@ def test_a_slow_record_holds_one_executor_and_nothing_else(
     name = topic(1)
     kafka.produce(name, [b"%d" % number for number in range(50)])
     go_on = threading.Event()
-
-    def slow_first(request: Request) -> Answer:
-        if request.body == b"0":
-            go_on.wait(30)
-        return 204
-
-    with ScriptedApp(slow_first) as app:
+    with ScriptedApp(held_by(go_on, b"0")) as app:
         sidecar = scene.sidecar(
             config(kafka.bootstrap_servers, group, [route(name, app.port, executors=2)])
         )
@@ -88,22 +72,15 @@ def test_a_restart_repeats_only_what_was_not_done(
     """OFF-1 and the done-map: after kill -9 the record that hung comes again, no other does."""
     name = topic(1)
     kafka.produce(name, [b"%d" % number for number in range(300)])
-    hangs = threading.Event()
-    hangs.set()
-
-    def hang_on_one(request: Request) -> Answer:
-        if request.body == b"1" and hangs.is_set():
-            app.released.wait(60)
-        return 204
-
-    with ScriptedApp(hang_on_one) as app:
+    go_on = threading.Event()
+    with ScriptedApp(held_by(go_on, b"1")) as app:
         what = config(kafka.bootstrap_servers, group, [route(name, app.port, executors=4)], **QUICK)
         first = scene.sidecar(what)
         app.until(lambda seen: len(seen) == 300)
         eventually(lambda: exposure(first.status())[1] == 1, "all but one are covered by a commit")
         first.kill()
         assert kafka.committed(group, name) == {0: 1}
-        hangs.clear()
+        go_on.set()
         second = scene.sidecar(what)
         at_the_end(kafka, group, name)
         assert [each.body for each in app.requests[300:]] == [b"1"]
@@ -157,13 +134,7 @@ def test_markers_do_not_carry_the_watermark_past_an_open_record(
     """OFF-4, its opposite error."""
     name = topic(1)
     kafka.produce_transaction(name, [b"1", b"2", b"3"])
-
-    def hang_on_2(request: Request) -> Answer:
-        if request.body == b"2":
-            app.released.wait(60)
-        return 204
-
-    with ScriptedApp(hang_on_2) as app:
+    with ScriptedApp(held_by(threading.Event(), b"2")) as app:
         scene.sidecar(config(kafka.bootstrap_servers, group, [route(name, app.port)]))
         app.until(lambda seen: len(seen) == 3)
         eventually(lambda: kafka.committed(group, name) == {0: 1}, "the first is committed")
@@ -261,7 +232,7 @@ def test_a_hot_partition_does_not_starve_a_quiet_one(
         )
         app.until(lambda seen: len(seen) > 20)
         kafka.produce(name, [b"quiet"], partition=1)
-        app.until(lambda seen: seen[-1].partition == 1 if seen else False, within=15)
+        app.until(lambda seen: any(each.partition == 1 for each in seen), within=15)
         assert len(app.requests) < 1000
         assert sidecar.stop() == 0
 

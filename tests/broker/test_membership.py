@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import TopicFactory
 from tests.rig.operations import KafkaOperations
 from tests.rig.processes import Scene, Sidecar, at_the_end, config, route
-from tests.rig.scripted_app import Answer, Behaviour, Request, ScriptedApp
+from tests.rig.scripted_app import Answer, Request, ScriptedApp, held_by
 from tests.rig.waiting import eventually
 
 pytestmark = pytest.mark.kafka
@@ -45,12 +45,12 @@ class Answers:
         return 204
 
 
-def held_by(event: threading.Event) -> Behaviour:
-    def behaviour(_: Request) -> Answer:
-        event.wait(60)
-        return 204
-
-    return behaviour
+def filled(kafka: KafkaOperations, topic: TopicFactory, values: list[bytes]) -> str:
+    """A topic of two partitions, each with these records."""
+    name = topic(2)
+    for partition in range(2):
+        kafka.produce(name, values, partition=partition)
+    return name
 
 
 def repeated(seen: list[Request]) -> dict[tuple[int, int], int]:
@@ -77,9 +77,7 @@ def test_a_request_that_ends_in_time_is_committed_and_not_repeated(
     kafka: KafkaOperations, topic: TopicFactory, group: str, scene: Scene, protocol: str
 ) -> None:
     """The revocation waits for it."""
-    name = topic(2)
-    for partition in range(2):
-        kafka.produce(name, [b"slow"], partition=partition)
+    name = filled(kafka, topic, [b"slow"])
     answers = Answers()
     with ScriptedApp(answers) as app:
         what = config(
@@ -106,9 +104,7 @@ def test_a_request_that_ends_too_late_moves_nothing_and_is_repeated_by_the_next_
     kafka: KafkaOperations, topic: TopicFactory, group: str, scene: Scene, protocol: str
 ) -> None:
     """REB-1: the first member commits nothing for what it has lost, and counts the late result."""
-    name = topic(2)
-    for partition in range(2):
-        kafka.produce(name, [b"slow"], partition=partition)
+    name = filled(kafka, topic, [b"slow"])
     answers = Answers()
     with ScriptedApp(answers) as app:
         what = {
@@ -146,9 +142,7 @@ def test_late_results_of_a_partition_that_left_and_came_back_count_for_nothing(
     kafka: KafkaOperations, topic: TopicFactory, group: str, scene: Scene, protocol: str
 ) -> None:
     """REB-2: the answers to its first requests come while it is being read anew."""
-    name = topic(2)
-    for partition in range(2):
-        kafka.produce(name, [b"slow"] * 5, partition=partition)
+    name = filled(kafka, topic, [b"slow"] * 5)
     old, new = threading.Event(), threading.Event()
     with ScriptedApp(held_by(old)) as app:
         what = {
@@ -182,9 +176,7 @@ def test_a_record_in_backoff_does_not_hold_up_the_rebalance_and_goes_to_the_next
     kafka: KafkaOperations, topic: TopicFactory, group: str, scene: Scene, protocol: str
 ) -> None:
     """REB-7, REB-8."""
-    name = topic(2)
-    for partition in range(2):
-        kafka.produce(name, [b"good", b"bad", b"good"], partition=partition)
+    name = filled(kafka, topic, [b"good", b"bad", b"good"])
 
     def later(request: Request) -> Answer:
         return 204 if request.body == b"good" else (503, {"Retry-After": "60"})
@@ -217,18 +209,9 @@ def test_a_hand_over_repeats_nothing_that_was_done(
     kafka: KafkaOperations, topic: TopicFactory, group: str, scene: Scene, protocol: str
 ) -> None:
     """The done-map goes along: of each partition only the record that hung comes again."""
-    name = topic(2)
-    for partition in range(2):
-        kafka.produce(name, [b"%d" % number for number in range(150)], partition=partition)
-    hangs = threading.Event()
-    hangs.set()
-
-    def hang_on_one(request: Request) -> Answer:
-        if request.body == b"1" and hangs.is_set():
-            app.released.wait(60)
-        return 204
-
-    with ScriptedApp(hang_on_one) as app:
+    name = filled(kafka, topic, [b"%d" % number for number in range(150)])
+    go_on = threading.Event()
+    with ScriptedApp(held_by(go_on, b"1")) as app:
         what = {
             **config(
                 kafka.bootstrap_servers,
@@ -244,7 +227,7 @@ def test_a_hand_over_repeats_nothing_that_was_done(
         second = scene.sidecar(what)
         second.until_said("assigned")
         assert first.stop() == 0
-        hangs.clear()
+        go_on.set()
         at_the_end(kafka, group, name)
         assert {offset for _, offset in repeated(app.requests)} <= {1}
         assert second.stop() == 0

@@ -6,6 +6,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,9 +50,21 @@ def _guarantee(guarantee: str) -> dict[str, Any]:
     return {"guarantee": guarantee, "executors": 32, **extra}
 
 
-def _drained(kafka: KafkaOperations, group: str, topic: str) -> bool:
+@contextmanager
+def _stage(
+    kafka: KafkaCluster, directory: Path, name: str
+) -> Iterator[tuple[Scene, str, int, Journal]]:
+    """A scene, a topic whose name is the group's as well, an application's port and journal."""
+    topic = f"{name}-{time.time_ns()}"
+    kafka.create_topic(topic, PARTITIONS)
+    journal_file = directory / f"{topic}.journal"
+    with Scene(directory) as scene:
+        yield scene, topic, scene.app(journal_file), Journal(journal_file)
+
+
+def _drained(kafka: KafkaOperations, topic: str) -> bool:
     try:
-        lag = kafka.lag(group, topic)
+        lag = kafka.lag(topic, topic)
     except KafkaException:  # the coordinator is moving
         return False
     return len(lag) == PARTITIONS and not any(lag.values())
@@ -62,15 +75,10 @@ def kill(
 ) -> Iterator[Line]:
     """kill -9 at a random moment under load, then a new sidecar on the same group."""
     name = f"kill-{guarantee}"
-    topic = group = f"{name}-{seed}-{time.time_ns()}"
-    kafka.create_topic(topic, PARTITIONS)
-    journal_file = directory / f"{topic}.journal"
-    journal = Journal(journal_file)
-    with Scene(directory) as scene:
-        port = scene.app(journal_file)
+    with _stage(kafka, directory, f"{name}-{seed}") as (scene, topic, port, journal):
         what = config(
             kafka.bootstrap_servers,
-            group,
+            topic,
             [route(topic, port, **_guarantee(guarantee))],
             session_timeout_ms=1500,
             heartbeat_interval_ms=300,
@@ -99,7 +107,7 @@ def kill(
             sidecar.kill()
             sidecar = scene.sidecar(what, f"{name}-{number + 1}")
             assert load.wait(60) == 0, "the load was not confirmed"
-            eventually(partial(_drained, kafka, group, topic), "the group is at the end", within=60)
+            eventually(partial(_drained, kafka, topic), "the group is at the end", within=60)
             if guarantee == "at_least_once":
                 eventually(partial(_has_seen, journal, numbers), "all records seen", within=30)
             else:
@@ -128,16 +136,11 @@ def members(
 ) -> Iterator[Line]:
     """A second member joins, leaves in order, or is killed; each time all partitions go on."""
     name = f"members-{protocol}"
-    topic = group = f"{name}-{seed}-{time.time_ns()}"
-    kafka.create_topic(topic, PARTITIONS)
-    journal_file = directory / f"{topic}.journal"
-    journal = Journal(journal_file)
     rate = 500.0
-    with Scene(directory) as scene:
-        port = scene.app(journal_file)
+    with _stage(kafka, directory, f"{name}-{seed}") as (scene, topic, port, journal):
         what = config(
             kafka.bootstrap_servers,
-            group,
+            topic,
             [route(topic, port, executors=32)],
             **PROTOCOLS[protocol],
         )
@@ -180,7 +183,7 @@ def members(
         load.terminate()
         assert load.stdout is not None
         confirmed = int(load.stdout.read().split()[1])
-        eventually(partial(_drained, kafka, group, topic), "the group is at the end", within=60)
+        eventually(partial(_drained, kafka, topic), "the group is at the end", within=60)
         eventually(partial(_has_seen, journal, range(confirmed)), "all records seen", within=30)
         verdict = journal.judge(range(confirmed))
         figures = {"lost": verdict.lost, "repeated": verdict.repeats, "records": confirmed}
@@ -204,15 +207,10 @@ def broker(
     """The broker is stopped for 30 s, or the leader of three is killed; the sidecar stays."""
     name = f"broker-{kind}"
     for number in range(first, last):
-        topic = group = f"{name}-{seed}-{time.time_ns()}"
-        kafka.create_topic(topic, PARTITIONS)
-        journal_file = directory / f"{topic}.journal"
-        journal = Journal(journal_file)
-        with Scene(directory) as scene:
-            port = scene.app(journal_file)
+        with _stage(kafka, directory, f"{name}-{seed}") as (scene, topic, port, journal):
             what = config(
                 kafka.bootstrap_servers,
-                group,
+                topic,
                 [route(topic, port, executors=32)],
                 session_timeout_ms=6000,
             )
@@ -240,7 +238,7 @@ def broker(
             back = time.monotonic() - healed
             assert load.wait(120) == 0, "the load was not confirmed"
             eventually(partial(_has_seen, journal, range(count)), "all records seen", within=60)
-            eventually(partial(_drained, kafka, group, topic), "the group is at the end", within=60)
+            eventually(partial(_drained, kafka, topic), "the group is at the end", within=60)
             verdict = journal.judge(range(count))
             same_process = sidecar.process.poll() is None
             code = sidecar.stop()

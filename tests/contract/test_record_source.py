@@ -20,10 +20,16 @@ def numbered(count: int, start: int = 0) -> list[bytes]:
     return [b"%d" % number for number in range(start, start + count)]
 
 
+def filled(backend: Backend, count: int, partitions: int = 1) -> str:
+    """A topic that holds so many messages in each partition."""
+    topic = backend.create_topic(partitions)
+    for number in range(partitions):
+        backend.produce(topic, numbered(count), number)
+    return topic
+
+
 def test_messages_come_in_order_and_all(backend: Backend, join: Join) -> None:
-    topic = backend.create_topic(3)
-    for number in range(3):
-        backend.produce(topic, numbered(100), number)
+    topic = filled(backend, 100, partitions=3)
     member = join(topic)
     until(lambda: len(member.messages) >= 300, member)
     assert not idle(member)
@@ -32,8 +38,7 @@ def test_messages_come_in_order_and_all(backend: Backend, join: Join) -> None:
 
 
 def test_limit_is_kept(backend: Backend, join: Join) -> None:
-    topic = backend.create_topic()
-    backend.produce(topic, numbered(50))
+    topic = filled(backend, 50)
     member = join(topic)
     sizes: list[int] = []
     for member.limit in (1, 7, 1, 100):
@@ -71,10 +76,8 @@ def test_bytes_come_as_they_were_sent(
 
 
 def test_pause_holds_one_partition_without_loss_or_repeat(backend: Backend, join: Join) -> None:
-    topic = backend.create_topic(2)
+    topic = filled(backend, 200, partitions=2)
     held, free = partitions_of(topic, 2)
-    for number in range(2):
-        backend.produce(topic, numbered(200), number)
     member = join(topic)
     member.limit = 5
     until(lambda: member.offsets(held), member)
@@ -89,8 +92,7 @@ def test_pause_holds_one_partition_without_loss_or_repeat(backend: Backend, join
 
 
 def test_pause_and_resume_many_times(backend: Backend, join: Join) -> None:
-    topic = backend.create_topic()
-    backend.produce(topic, numbered(100))
+    topic = filled(backend, 100)
     member = join(topic)
     member.limit = 10
     until(lambda: member.owned, member)
@@ -103,9 +105,8 @@ def test_pause_and_resume_many_times(backend: Backend, join: Join) -> None:
 
 
 def test_seek_goes_back_and_forth(backend: Backend, join: Join) -> None:
-    topic = backend.create_topic()
+    topic = filled(backend, 20)
     partition = Partition(topic, 0)
-    backend.produce(topic, numbered(20))
     member = join(topic)
     until(lambda: len(member.messages) == 20, member)
     member.messages.clear()
@@ -118,9 +119,8 @@ def test_seek_goes_back_and_forth(backend: Backend, join: Join) -> None:
 
 
 def test_seek_of_a_paused_partition_holds_until_it_is_resumed(backend: Backend, join: Join) -> None:
-    topic = backend.create_topic()
+    topic = filled(backend, 20)
     partition = Partition(topic, 0)
-    backend.produce(topic, numbered(20))
     member = join(topic)
     member.limit = 5
     until(lambda: member.messages, member)
@@ -186,9 +186,7 @@ def test_commit_in_revoke_reaches_the_next_owner(
     backend: Backend, join: Join, protocol: str
 ) -> None:
     """Two members share a topic; what the first has read is not read again."""
-    topic = backend.create_topic(4)
-    for number in range(4):
-        backend.produce(topic, numbered(10), number)
+    topic = filled(backend, 10, partitions=4)
     first = join(topic, protocol=protocol)
     failures: list[SourceError] = []
 
@@ -265,10 +263,8 @@ def test_position_stays_before_what_was_not_returned(backend: Backend, join: Joi
 
 
 def test_position_out_of_range_is_asked_about(backend: Backend, join: Join, protocol: str) -> None:
-    topic = backend.create_topic(2)
+    topic = filled(backend, 10, partitions=2)
     lost, other = partitions_of(topic, 2)
-    for number in range(2):
-        backend.produce(topic, numbered(10), number)
     member = join(topic, protocol=protocol)
     member.restart_at = 8
     member.starts = {lost: 1000}
@@ -281,10 +277,8 @@ def test_position_out_of_range_is_asked_about(backend: Backend, join: Join, prot
 
 def test_out_of_range_while_paused_elsewhere(backend: Backend, join: Join, protocol: str) -> None:
     """A partition set right again stirs no other: one that is paused stays so and in place."""
-    topic = backend.create_topic(2)
+    topic = filled(backend, 10, partitions=2)
     lost, held = partitions_of(topic, 2)
-    backend.produce(topic, numbered(10), 0)
-    backend.produce(topic, numbered(10), 1)
     member = join(topic, protocol=protocol)
     until(lambda: len(member.messages) == 20, member)
     member.source.pause([held])
@@ -301,10 +295,8 @@ def test_out_of_range_while_paused_elsewhere(backend: Backend, join: Join, proto
 
 def test_start_as_committed(backend: Backend, join: Join) -> None:
     """None starts where the group is, and asks where it is nowhere."""
-    topic = backend.create_topic(2)
+    topic = filled(backend, 5, partitions=2)
     known, unknown = partitions_of(topic, 2)
-    for number in range(2):
-        backend.produce(topic, numbered(5), number)
     first = join(topic)
     until(lambda: first.owned, first)
     first.source.commit({known: (3, "")}, ASK_SECONDS)
@@ -319,9 +311,8 @@ def test_start_as_committed(backend: Backend, join: Join) -> None:
 
 
 def test_log_start_moves_past_the_position(backend: Backend, join: Join) -> None:
-    topic = backend.create_topic()
+    topic = filled(backend, 10)
     partition = Partition(topic, 0)
-    backend.produce(topic, numbered(10))
     member = join(topic)
     until(lambda: len(member.messages) == 10, member)
     backend.truncate(topic, 6)
@@ -370,8 +361,7 @@ def test_pattern_finds_topics(backend: Backend, join: Join, group: str) -> None:
 
 
 def test_exception_in_a_callback_comes_out_of_poll(backend: Backend, join: Join) -> None:
-    topic = backend.create_topic()
-    backend.produce(topic, numbered(5))
+    topic = filled(backend, 5)
     member = join(topic)
 
     def fail() -> None:
@@ -393,9 +383,7 @@ def test_on_assign_must_assign(backend: Backend, join: Join) -> None:
 
 def test_callbacks_may_seek_pause_and_ask(backend: Backend, join: Join) -> None:
     """What is done to other partitions while a rebalance gives up some holds afterwards."""
-    topic = backend.create_topic(4)
-    for number in range(4):
-        backend.produce(topic, numbered(50), number)
+    topic = filled(backend, 50, partitions=4)
     first = join(topic)
     until(lambda: len(first.messages) == 200, first)
     held: list[Partition] = []
@@ -452,9 +440,8 @@ def test_callback_amid_a_batch_holds_for_that_batch(backend: Backend, join: Join
 def test_out_of_range_while_paused_stays_paused(
     backend: Backend, join: Join, protocol: str
 ) -> None:
-    topic = backend.create_topic()
+    topic = filled(backend, 10)
     partition = Partition(topic, 0)
-    backend.produce(topic, numbered(10))
     member = join(topic, protocol=protocol)
     member.restart_at = 8
 
@@ -474,9 +461,8 @@ def test_out_of_range_while_paused_stays_paused(
 
 def test_outage(backend: Backend, join: Join) -> None:
     """A broker that is gone: bounded waits, unknown commits, trouble told, a close that returns."""
-    topic = backend.create_topic()
+    topic = filled(backend, 3)
     partition = Partition(topic, 0)
-    backend.produce(topic, numbered(3))
     member = join(topic)
     until(lambda: len(member.messages) == 3, member)
     backend.set_down(True)

@@ -48,6 +48,17 @@ def always_204(_: Request) -> Answer:
     return 204
 
 
+def held_by(event: threading.Event, body: bytes | None = None) -> Behaviour:
+    """204, to requests with this body (None: to all) not before the event is set."""
+
+    def behaviour(request: Request) -> Answer:
+        if body is None or request.body == body:
+            event.wait(60)
+        return 204
+
+    return behaviour
+
+
 class ScriptedApp:
     """Entering starts it; stop and start let it go away and come back on the same port."""
 
