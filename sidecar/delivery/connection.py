@@ -273,9 +273,9 @@ class Connection(asyncio.Protocol):
         if name == b"content-length":
             self._framed = True
         elif name == b"transfer-encoding":
-            self._framed = value.lower().endswith(b"chunked")
+            self._framed = value.rstrip().lower().endswith(b"chunked")
         elif name == b"retry-after":
-            text = value.decode("latin-1")
+            text = value.rstrip().decode("latin-1")
             self._retry_after = f"{self._retry_after}, {text}" if self._retry_after else text
 
     def on_headers_complete(self) -> None:

@@ -5,6 +5,7 @@ Everything is drawn from one Random, so that a number stands for a case.
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import Final, NamedTuple
 
@@ -84,10 +85,14 @@ def case(number: int) -> Case:
         data = _spoiled(random, data)
     if random.random() < 0.2:
         data += random.choice(VALID)
+    if random.random() < 0.05:
+        data = b"HTTP/1.1 100 Continue\r\n\r\n" + data
     count = random.choice((0, 1, 2, 10, len(data)))
-    cuts = tuple(sorted(random.randrange(1, max(2, len(data))) for _ in range(min(count, 200))))
+    cuts = sorted(random.randrange(1, max(2, len(data))) for _ in range(min(count, 200)))
+    if random.random() < 0.2:  # an answer in each piece
+        cuts = [each.start() for each in re.finditer(b"HTTP/", data) if each.start()]
     breaks, again = random.random() < 0.3, random.random() < 0.5
-    return Case(data, cuts, breaks, again, random.choice(READINGS))
+    return Case(data, tuple(cuts), breaks, again, random.choice(READINGS))
 
 
 def _spoiled(random: Random, data: bytes) -> bytes:

@@ -4,21 +4,26 @@
 * How the bytes were split changes nothing.
 * A connection is used again only for the next request behind an answer that was whole, and then
   the second request is told what the bytes behind the first answer say, never the rest of it.
-* Where an independent parser (h11) finds one whole answer and nothing behind it, ours finds the
-  same, or refuses it as malformed: it may be the stricter one, and never the one that guesses.
+* An independent parser (h11) reads as many bytes of the answer as we may. What it finds, we find,
+  or refuse it as malformed; where it finds no end, we find none: ours may be the stricter one, and
+  never the one that guesses.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Coroutine, Iterable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import h11
 
 from sidecar.delivery.connection import BODY_KEPT, Connection, LastAnswer, Reading
 from sidecar.model import Answer, Result
 from tests.fuzz.answers import Case
+
+BROKEN: Final = "broken: "
+MALFORMED: Final = "malformed: "
 
 
 class Wrong(AssertionError):
@@ -108,20 +113,31 @@ class Run:
         return self.connection.fresh_since is not None
 
     def words(self) -> list[str]:
-        return [f"{each!r} {getattr(each, 'body', b'')!r}" for each in self.results]
+        return [in_words(each) for each in self.results]
+
+
+def in_words(result: Result) -> str:
+    if isinstance(result, Answer):
+        return f"{result!r} {result.retry_after!r} {result.body!r}"
+    return repr(result)
 
 
 def judge(case: Case) -> None:
     """Raises Wrong, or whatever the connection raises."""
     last = LastAnswer()
     whole = _play(case, [case.data], last)
-    split = _play(case, case.pieces(), LastAnswer())
-    remembering = _play(case, [case.data], last)
-    for name, other in (("split", split), ("remembered", remembering)):
+    pieces = case.pieces()
+    tail = LastAnswer()
+    _play(case, pieces[-1:], tail)
+    for name, other in (
+        ("split", _play(case, pieces, LastAnswer())),
+        ("remembered", _play(case, [case.data], last)),
+        ("with its tail remembered", _play(case, pieces, tail)),
+    ):
         if other != whole:
             raise Wrong(f"whole: {whole}, {name}: {other}")
     told = _by_h11(case)
-    if told is not None and not whole[0].startswith((told, "malformed: ")):
+    if told is not None and not whole[0].startswith((told, MALFORMED)):
         raise Wrong(f"h11 found {told}, we {whole}")
 
 
@@ -143,31 +159,50 @@ def _play(case: Case, pieces: list[bytes], last: LastAnswer) -> list[str]:
 
 
 def _by_h11(case: Case) -> str | None:
-    """The one answer that is there, in our words; None where h11 finds none, or anything odd."""
-    if case.reading.processing_is_final or len(case.data) >= case.reading.limit:
+    """What h11 finds, in our words or their beginning; None where that is not HTTP to it."""
+    reading = case.reading
+    if reading.processing_is_final:
+        return None
+    if re.search(rb"chunked[ \t]*\t", case.data):  # not to our parser; at its end it is broken
         return None
     parser = h11.Connection(h11.CLIENT)
     parser.send(h11.Request(method="POST", target="/", headers=[("Host", "a")]))
     parser.send(h11.EndOfMessage())
-    parser.receive_data(case.data)
-    if not case.breaks:
-        parser.receive_data(b"")
+    parser.receive_data(case.data[: reading.limit])
+    to_come = case.breaks or len(case.data) >= reading.limit  # the end of the connection: not yet
     body = b""
-    answer: Answer | None = None
+    head: h11.Response | None = None
     try:
         while True:
             event = parser.next_event()
             if isinstance(event, h11.Response):
-                answer = Answer(event.status_code)
+                head = event
             elif isinstance(event, h11.Data):
                 body += bytes(event.data)
             elif isinstance(event, h11.EndOfMessage):
-                break
-            elif event in (h11.NEED_DATA, h11.PAUSED) or isinstance(event, h11.ConnectionClosed):
+                return _answer(reading, head, body)
+            elif event is h11.NEED_DATA and not to_come:
+                to_come = True
+                parser.receive_data(b"")
+            elif event is h11.NEED_DATA and len(case.data) >= reading.limit:
+                return _cut_off(reading, head, body)
+            elif event is h11.NEED_DATA:
+                return BROKEN
+            else:
                 return None
-    except h11.RemoteProtocolError:
+    except h11.RemoteProtocolError as error:
+        return BROKEN if "peer closed connection" in str(error) else None
+
+
+def _cut_off(reading: Reading, head: h11.Response | None, body: bytes) -> str | None:
+    if head is None or (reading.only_whole and head.status_code < 300):
+        return MALFORMED
+    return _answer(reading, head, body)
+
+
+def _answer(reading: Reading, head: h11.Response | None, body: bytes) -> str | None:
+    if head is None or not 200 <= head.status_code < 600:
         return None
-    if answer is None or parser.trailing_data[0] or not 200 <= answer.status < 600:
-        return None
-    kept = body[: case.reading.success_bytes if answer.status < 300 else BODY_KEPT]
-    return f"{answer!r} {kept!r}"
+    waits = [value.decode("latin-1") for name, value in head.headers if name == b"retry-after"]
+    kept = body[: reading.success_bytes if head.status_code < 300 else BODY_KEPT]
+    return in_words(Answer(head.status_code, ", ".join(waits) if waits else None, kept))

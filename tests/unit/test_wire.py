@@ -285,3 +285,13 @@ def test_102_is_an_answer_where_it_counts_as_one() -> None:
     in_between.feed(raw, NO_CONTENT)
     assert in_between.results == ["status 204 b''"]
     assert in_between.kept()
+
+
+def test_space_behind_the_value_of_a_header_is_no_part_of_it() -> None:
+    driven = Driven()
+    driven.feed(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked \r\n\r\n2\r\nab")
+    driven.connection.eof_received()
+    assert driven.results == ["broken: the connection was closed in the answer b''"]
+    driven = Driven()
+    driven.feed(b"HTTP/1.1 429 E\r\nRetry-After: 3 \t\r\nContent-Length: 0\r\n\r\n")
+    assert driven.connection._retry_after == "3"
