@@ -53,12 +53,29 @@ def ends_twice(right: Any, connection: Any, result: Any) -> None:
         done(result)
 
 
+def keeps_retry_after(right: Any, connection: Any) -> None:
+    """What the last answer asked for is taken for what this one asks for."""
+    asked = connection._retry_after
+    right(connection)
+    connection._retry_after = asked
+
+
+def takes_what_was_cut(right: Any, connection: Any) -> None:
+    """A success counts, however little was read of it."""
+    if connection._status:
+        connection._finish(connection._parsed())
+    else:
+        right(connection)
+
+
 @pytest.mark.parametrize(
     ("method", "wrong"),
     [
         ("data_received", keeps_whatever_is_behind),
         ("on_headers_complete", answers_too_early),
         ("_finish", ends_twice),
+        ("on_message_begin", keeps_retry_after),
+        ("_cut_off", takes_what_was_cut),
     ],
 )
 def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch, method: str, wrong: Any) -> None:
