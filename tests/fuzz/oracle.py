@@ -204,5 +204,7 @@ def _answer(reading: Reading, head: h11.Response | None, body: bytes) -> str | N
     if head is None or not 200 <= head.status_code < 600:
         return None
     waits = [value.decode("latin-1") for name, value in head.headers if name == b"retry-after"]
+    while len(waits) > 1 and not waits[0]:  # an empty one in front of others says nothing
+        del waits[0]
     kept = body[: reading.success_bytes if head.status_code < 300 else BODY_KEPT]
     return in_words(Answer(head.status_code, ", ".join(waits) if waits else None, kept))
