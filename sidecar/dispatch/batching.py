@@ -27,12 +27,12 @@ from sidecar.model import Answer, Failed, FailureKind, Outcome, Result
 from sidecar.ports import Scheduler, Timer
 from sidecar.settings import BatchSettings
 
-Finished = Callable[[Sequence[InFlight], Result, Verdict], None]
+Finished = Callable[[Sequence[InFlight], Result, Verdict, int], None]
 
 
 class Batching:
     """take_one gives the first record of a batch, if one may start; kick has the executors ask
-    again; finished is told of records of which one thing became.
+    again; finished is told of records of which one thing became, and with how many they share it.
     """
 
     __slots__ = (
@@ -114,19 +114,20 @@ class Batching:
         """An attempt came to something."""
         verdict = classify(result, self._answers, answered_before=self._counters.delivered > 0)
         if verdict.outcome is not Outcome.DELIVERED or not isinstance(result, Answer):
-            self._finished(batch, result, verdict)
+            self._finished(batch, result, verdict, len(batch))
             return
         try:
             named = failures_of(result.body, [entry.record for entry in batch], strict=self._strict)
         except BatchAnswerError as error:
             failed = Failed(FailureKind.MALFORMED, str(error))
-            self._finished(batch, failed, classify(failed, self._answers, answered_before=True))
+            verdict = classify(failed, self._answers, answered_before=True)
+            self._finished(batch, failed, verdict, len(batch))
             return
         delivered = [entry for index, entry in enumerate(batch) if index not in named]
         if delivered:
-            self._finished(delivered, result, verdict)
+            self._finished(delivered, result, verdict, len(batch))
         for index, told in named.items():
-            self._finished([batch[index]], told or result, self._of_one(told))
+            self._finished([batch[index]], told or result, self._of_one(told), 1)
 
     def _of_one(self, told: Answer | None) -> Verdict:
         """The verdict on a record that the answer names: others have got through with it."""

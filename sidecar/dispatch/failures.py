@@ -111,8 +111,13 @@ class Failures:
         self.halted = ""  # the reason, when on_exhausted: halt stopped the route
         self.last = ""  # what the last attempt that failed came to
 
-    def failed(self, entries: Sequence[InFlight], result: Result, verdict: Verdict) -> None:
-        """One attempt, of one record or of a batch as a whole, was not delivered."""
+    def failed(
+        self, entries: Sequence[InFlight], result: Result, verdict: Verdict, batch: int = 1
+    ) -> None:
+        """One attempt was not delivered; batch is how many records failed with it as a whole.
+
+        That may be more than these entries: the partitions of the others have left.
+        """
         self._counters.failures[verdict.reason] += len(entries)
         self.last = describe(result)
         # An outage, or one record's own fault? It is the record's if others were delivered
@@ -125,7 +130,6 @@ class Failures:
         else:
             self._tell(entries[0], verdict.reason)
             self._owner.app_answered()
-        batch = len(entries)
         for entry, fine in zip(entries, others_fine, strict=True):
             entry.deliveries_seen = delivered
             if not self._keeps and not verdict.unprocessed:

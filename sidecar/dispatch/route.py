@@ -477,9 +477,9 @@ class Route:
             self.failures.failed([entry], result, verdict)
 
     def _batch_finished(
-        self, entries: Sequence[InFlight], result: Result, verdict: Verdict
+        self, entries: Sequence[InFlight], result: Result, verdict: Verdict, batch: int
     ) -> None:
-        """An attempt came to one thing for all these."""
+        """An attempt came to one thing for all these; batch: for how many."""
         if self._keeps:
             late = [entry for entry in entries if not entry.record.assignment.live]
             if late:
@@ -488,7 +488,7 @@ class Route:
         if not entries:
             return
         if verdict.outcome is not Outcome.DELIVERED:
-            self.failures.failed(entries, result, verdict)
+            self.failures.failed(entries, result, verdict, batch)
             return
         self.counters.delivered += len(entries)
         if not self.breaker.calm:

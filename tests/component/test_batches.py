@@ -170,6 +170,31 @@ def test_late_results_of_a_batch_are_dropped_and_counted() -> None:
     assert world.committed(1 - kept).offset in (0, None)
 
 
+def test_a_record_whose_neighbours_have_left_is_not_charged_for_their_batch() -> None:
+    """The batch was rejected; the one record of it that is still ours was not alone in it."""
+    world = batched(
+        max_records=20,
+        max_wait_seconds=3.0,
+        executors=1,
+        partitions=2,
+        behave=lambda r: HANG,
+        timeout_seconds=500.0,
+        revoke_seconds=0.5,
+        on_exhausted=OnExhausted.PARK,
+    )
+    member = world.members[0]
+    world.produce(1, 0)
+    world.produce(1, 1)
+    world.run_until(lambda: [len(each) for each in member.app.batches] == [2])
+    world.join()
+    world.run_until(lambda: len(world.assignments(member)) == 1)
+    world.behaviour = lambda r: answer()
+    for slot in list(member.app.executing):
+        slot.reply(answer(BAD).result)
+    world.run_until(lambda: world.lag() == 0)
+    assert parked(world) == []
+
+
 def test_the_executing_records_are_counted_and_not_the_executors() -> None:
     world = batched(executors=1, behave=lambda r: HANG, timeout_seconds=500.0)
     member = world.members[0]
