@@ -5,8 +5,9 @@
 * isolation: one route alone, and beside another whose application hangs.
 * added-latency: at a tenth of the load, against a consumer that does nothing.
 
-Sidecar and application share one core, broker and load the other. Each load begins with seconds
-that are not counted: the producer connects, and the broker's code is compiled.
+Nothing is pinned: load and broker alone fill a core, and a queue there would be all that is seen.
+Each load begins with seconds that are not counted: the producer connects, and the broker's code is
+compiled.
 """
 
 from __future__ import annotations
@@ -17,12 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.cores import FEED, SUBJECT, on_core
 from bench.cost import plain
 from bench.figures import Row, compared, median_row
 from tests.rig.journal import Journal
@@ -36,27 +34,15 @@ SLOW_EVERY = 1000
 SLOW_MS = 10_000
 
 
-@contextmanager
-def _broker() -> Iterator[KafkaCluster]:
-    with on_core(FEED), KafkaCluster() as kafka:
-        yield kafka
-
-
 def _directory() -> Path:
     return Path(tempfile.mkdtemp(prefix="sidecar-bench-"))
-
-
-def _app(scene: Scene, journal: Path, hang_path: str = "") -> int:
-    with on_core(SUBJECT):
-        return scene.app(journal, hang_path)
 
 
 def _sidecar(
     scene: Scene, kafka: KafkaCluster, group: str, routes: list[dict[str, Any]]
 ) -> Sidecar:
     """Start it, and wait until it has partitions of each route."""
-    with on_core(SUBJECT):
-        sidecar = scene.sidecar(config(kafka.bootstrap_servers, group, routes))
+    sidecar = scene.sidecar(config(kafka.bootstrap_servers, group, routes))
     sidecar.until_said("assigned", times=len(routes))
     return sidecar
 
@@ -94,7 +80,7 @@ def _answered(journal: Journal, count: int, within: float = 60) -> tuple[float, 
 
 def open_loop(rounds: int, share: float) -> list[Row]:
     """2 000 records/s on 6 partitions, 64 executors; 1 in 1 000 takes 10 s, or none."""
-    with _broker() as kafka:
+    with KafkaCluster() as kafka:
         pairs = _pairs(kafka, rounds, PARTITIONS, 2000, 30 * share, {"executors": 64})
     return compared(pairs, ("p50_ms", "p99_ms", "p999_ms"), ("lost", "repeated"))
 
@@ -103,10 +89,10 @@ def head_of_line(rounds: int, share: float) -> list[Row]:
     """4 000 records/s into one partition, 128 executors, threshold 4 000."""
     settings = {"executors": 128, "threshold": 4000}
     directory = _directory()
-    with _broker() as kafka:
+    with KafkaCluster() as kafka:
         pairs = _pairs(kafka, rounds, 1, 4000, 30 * share, settings)
         with Scene(directory) as scene:
-            port = _app(scene, directory / "journal")
+            port = scene.app(directory / "journal")
             # Two of the slow ones are among them, as many as there should be.
             sequential = plain("sequential", kafka, _topic(0, SLOW_EVERY), port, 2 * SLOW_EVERY)
     rows = compared(pairs, ("p50_ms", "p99_ms", "p999_ms"), ("lost", "repeated"))
@@ -152,7 +138,7 @@ def _slow_ones(
     directory = _directory()
     journal = Journal(directory / "journal")
     with Scene(directory) as scene:
-        port = _app(scene, directory / "journal")
+        port = scene.app(directory / "journal")
         sidecar = _sidecar(scene, kafka, name, [route(name, port, **settings)])
         load = scene.load(
             kafka.bootstrap_servers,
@@ -194,7 +180,7 @@ def isolation(rounds: int, share: float) -> list[Row]:
 
     The broker gets the same load for A in both: what differs is the sidecar.
     """
-    with _broker() as kafka:
+    with KafkaCluster() as kafka:
         pairs = [
             (
                 _isolation(kafka, 20 * share, f"{number}-alone", hangs=False),
@@ -215,8 +201,8 @@ def _isolation(kafka: KafkaCluster, seconds: float, run: str, *, hangs: bool) ->
     count = int(rate * (seconds + UNCOUNTED_SECONDS))
     with Scene(directory) as scene:
         ports = [
-            _app(scene, directory / names[0], hang_path="/events/"),
-            _app(scene, directory / names[1]),
+            scene.app(directory / names[0], hang_path="/events/"),
+            scene.app(directory / names[1]),
         ]
         routes = [route(name, port, executors=16) for name, port in zip(names, ports, strict=True)]
         sidecar = _sidecar(scene, kafka, f"isolation-{run}", routes if hangs else routes[1:])
@@ -247,7 +233,7 @@ def added_latency(rounds: int, share: float) -> list[Row]:
     rate = 2500.0
     count = int(rate * (15 * share + UNCOUNTED_SECONDS))
     bare, ours = [], []
-    with _broker() as kafka:
+    with KafkaCluster() as kafka:
         for number in range(rounds):
             bare.append(_consumed(kafka, f"consumed-{number}", rate, count))
             ours.append(_requested(kafka, f"requested-{number}", rate, count))
@@ -260,8 +246,7 @@ def _consumed(kafka: KafkaCluster, topic: str, rate: float, count: int) -> Row:
     kafka.create_topic(topic, PARTITIONS)
     command = [sys.executable, "-m", "bench.plain", "arrivals", "--topic", topic, "--port", "0"]
     command += ["--bootstrap-servers", kafka.bootstrap_servers, "--count", str(count)]
-    with on_core(SUBJECT):
-        consumer = subprocess.Popen(command, stdout=subprocess.PIPE)
+    consumer = subprocess.Popen(command, stdout=subprocess.PIPE)
     try:
         with Scene(_directory()) as scene:
             _load(scene, kafka, topic, rate, count)
@@ -279,7 +264,7 @@ def _requested(kafka: KafkaCluster, topic: str, rate: float, count: int) -> Row:
     directory = _directory()
     journal = Journal(directory / "journal")
     with Scene(directory) as scene:
-        port = _app(scene, directory / "journal")
+        port = scene.app(directory / "journal")
         _sidecar(scene, kafka, topic, [route(topic, port, executors=32)])
         _load(scene, kafka, topic, rate, count)
         _answered(journal, count)
