@@ -89,6 +89,26 @@ class Record:
         return f"{self.topic}/{self.partition}/{self.offset}"
 
 
+class ReturnedRecord(Record):
+    """A record of a retry topic: the fields say where it lies now, original what it is.
+
+    original is as the application knows it: topic, partition, offset and timestamp of its first
+    fetch, and its own headers. Its assignment is nobody's. tier is the index of the retry topic it
+    came by, 0 for the one without a delay (a redrive). attempts and first_attempt_ms (Unix) tell
+    of the requests before.
+    """
+
+    __slots__ = ("attempts", "first_attempt_ms", "original", "tier")
+
+    original: Record
+    attempts: int
+    first_attempt_ms: int
+    tier: int
+
+    def __repr__(self) -> str:
+        return f"{self.original} (by {self.topic}/{self.partition}/{self.offset})"
+
+
 class Guarantee(Enum):
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"
@@ -156,6 +176,13 @@ class Position(NamedTuple):
     metadata: str = ""
 
 
+class RetryTopic(NamedTuple):
+    """A topic of this group alone, whose records are delivered delay_seconds after their write."""
+
+    name: str
+    delay_seconds: float
+
+
 class Start(NamedTuple):
     """Where a new assignment starts: the offset, and the done-map found with the commit.
 
@@ -178,3 +205,10 @@ class OnExhausted(Enum):
     DROP = "drop"
     HALT = "halt"
     RETRY_FOREVER = "retry_forever"
+
+
+class RelieveBy(Enum):
+    """Where a record goes that has held the watermark for too long."""
+
+    RETRY = "retry"
+    PARK = "park"

@@ -7,19 +7,21 @@ environment, file; problems: errors in the operator's words; loading: all of it 
 from __future__ import annotations
 
 from sidecar.core.kafka_rules import OffsetReset
-from sidecar.settings.contract import AuthSettings, CloudEventsSettings
+from sidecar.settings.contract import (
+    AuthSettings,
+    BatchSettings,
+    CloudEventsSettings,
+    TlsSettings,
+)
+from sidecar.settings.failures import DeadLetterSettings, RetrySettings, RetryTopicSettings
 from sidecar.settings.loading import json_schema, load_settings
 from sidecar.settings.secrets import Secret
 from sidecar.settings.tree import (
     AdminSettings,
     AppSettings,
-    BatchSettings,
-    DeadLetterSettings,
     LogSettings,
-    RetrySettings,
     RouteSettings,
     Settings,
-    TlsSettings,
 )
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "LogSettings",
     "OffsetReset",
     "RetrySettings",
+    "RetryTopicSettings",
     "RouteSettings",
     "Secret",
     "Settings",

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 from sidecar.core.kafka_rules import MAX_POLL_INTERVAL_MS
 from sidecar.core.presets import ENCODINGS, Encoding, Preset
 from sidecar.core.target import Scheme
+from sidecar.core.topic_names import LEGAL_TOPIC
 from sidecar.errors import Problem
 from sidecar.model import Guarantee, OnExhausted
 
 if TYPE_CHECKING:
     from sidecar.settings.tree import RouteSettings, Settings, TlsSettings
-
-_LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 _OWN_ATTRIBUTES = frozenset(
     ("specversion", "id", "source", "type", "time", "datacontenttype", "data", "partitionkey")
@@ -52,13 +51,13 @@ def _source_problems(route: RouteSettings) -> Iterator[Problem]:
     for index, topic in enumerate(route.topics or ()):
         if topic.startswith("^"):
             yield Problem(f"topics[{index}]", f"{topic!r} is an expression: write it as pattern")
-        elif not _LEGAL_TOPIC.fullmatch(topic):
+        elif not LEGAL_TOPIC.fullmatch(topic):
             yield Problem(f"topics[{index}]", f"{topic!r} is not a legal topic name")
     if len(set(route.topics or ())) < len(route.topics or ()):
         yield Problem("topics", "names a topic twice")
     if route.pattern is not None and (wrong := _wrong_pattern(route.pattern)):
         yield Problem("pattern", wrong)
-    if "name" in route.model_fields_set and not _LEGAL_TOPIC.fullmatch(route.name):
+    if "name" in route.model_fields_set and not LEGAL_TOPIC.fullmatch(route.name):
         yield Problem(
             "name", f"{route.name!r} must hold letters, digits, dot, underscore and hyphen only"
         )
@@ -111,7 +110,7 @@ def _failure_problems(route: RouteSettings) -> Iterator[Problem]:
             " at_most_once promises not to do: choose park or drop",
         )
     if dead_letter is not None:
-        if not _LEGAL_TOPIC.fullmatch(dead_letter.topic):
+        if not LEGAL_TOPIC.fullmatch(dead_letter.topic):
             yield Problem("dead_letter.topic", f"{dead_letter.topic!r} is not a legal topic name")
         elif reads(route, dead_letter.topic):
             yield Problem(

@@ -7,14 +7,21 @@ from itertools import combinations
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    Field,
+    FilePath,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 from sidecar.core.answers import SETTABLE, clash, parse_statuses
 from sidecar.core.credentials import bearer_value, header_line, is_own_header, signing_keys
 from sidecar.errors import Problem
 from sidecar.model import Outcome
-from sidecar.settings.fields import Section
+from sidecar.settings.fields import Count, Seconds, Section
 from sidecar.settings.problems import nearest, refusal
 from sidecar.settings.secrets import SECRET_SCHEMA, Secret, hide_all
 
@@ -151,3 +158,32 @@ class CloudEventsSettings(Section):
     extensions: Mapping[AttributeName, AttributeValue] = Field(
         default_factory=dict, description="further attributes, the same for every record"
     )
+
+
+class BatchSettings(Section):
+    """Many records in one request."""
+
+    max_records: Count = Field(
+        default=100, ge=1, le=10_000, description="records in one request at most"
+    )
+    max_wait_seconds: Seconds = Field(
+        default=0.1,
+        le=60,
+        description="longest time a record waits for company; 0 sends what is there",
+    )
+    max_bytes: Count = Field(
+        default=1_048_576,
+        ge=1,
+        description="keys, values and headers in one request at most; a larger record goes alone",
+    )
+
+
+class TlsSettings(Section):
+    """TLS towards an https target."""
+
+    ca_file: FilePath | None = Field(
+        default=None, description="certificates to trust (PEM); null: the system's"
+    )
+    cert_file: FilePath | None = Field(default=None, description="client certificate (PEM)")
+    key_file: FilePath | None = Field(default=None, description="private key of cert_file (PEM)")
+    verify: bool = Field(default=True, description="check the app's certificate and name")

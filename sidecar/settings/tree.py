@@ -35,10 +35,19 @@ from sidecar.core.kafka_rules import (
 )
 from sidecar.core.presets import ENCODINGS, Encoding, Preset
 from sidecar.core.target import Target, parse_target
+from sidecar.core.topic_names import legal_topic
 from sidecar.errors import Problem
-from sidecar.model import Guarantee, OnExhausted
+from sidecar.model import Guarantee, OnExhausted, RelieveBy, RetryTopic
 from sidecar.settings.checks import route_problems, settings_problems
-from sidecar.settings.contract import Answers, AuthSettings, CloudEventsSettings, Headers
+from sidecar.settings.contract import (
+    Answers,
+    AuthSettings,
+    BatchSettings,
+    CloudEventsSettings,
+    Headers,
+    TlsSettings,
+)
+from sidecar.settings.failures import DeadLetterSettings, RetrySettings
 from sidecar.settings.fields import (
     KAFKA_SCHEMA,
     Count,
@@ -52,62 +61,6 @@ from sidecar.settings.sources import with_lists
 
 DEFAULT_THRESHOLD = 1000
 DEFAULT_SOCKET = Path("/run/sidecar/admin.sock")
-
-
-class RetrySettings(Section):
-    """How often and how patiently a record is tried again. The schedule has full jitter."""
-
-    max_attempts: Count = Field(
-        default=5, ge=1, le=1000, description="attempts, the first included"
-    )
-    initial_backoff_seconds: PositiveSeconds = Field(
-        default=0.2, description="upper bound of the first wait; it doubles from attempt to attempt"
-    )
-    max_backoff_seconds: PositiveSeconds = Field(
-        default=30.0, description="upper bound of any wait"
-    )
-    max_age_seconds: PositiveSeconds | None = Field(
-        default=None,
-        description="no further attempt once the first one is this long ago; null: no limit",
-    )
-    retry_after_max_seconds: Seconds = Field(
-        default=300.0, description="the longest wait an app can ask for with Retry-After"
-    )
-
-
-class DeadLetterSettings(Section):
-    """Where records go that the app does not take."""
-
-    topic: str = Field(description="dead-letter topic")
-
-
-class BatchSettings(Section):
-    """Many records in one request."""
-
-    max_records: Count = Field(
-        default=100, ge=1, le=10_000, description="records in one request at most"
-    )
-    max_wait_seconds: Seconds = Field(
-        default=0.1,
-        le=60,
-        description="longest time a record waits for company; 0 sends what is there",
-    )
-    max_bytes: Count = Field(
-        default=1_048_576,
-        ge=1,
-        description="keys, values and headers in one request at most; a larger record goes alone",
-    )
-
-
-class TlsSettings(Section):
-    """TLS towards an https target."""
-
-    ca_file: FilePath | None = Field(
-        default=None, description="certificates to trust (PEM); null: the system's"
-    )
-    cert_file: FilePath | None = Field(default=None, description="client certificate (PEM)")
-    key_file: FilePath | None = Field(default=None, description="private key of cert_file (PEM)")
-    verify: bool = Field(default=True, description="check the app's certificate and name")
 
 
 def _default_name(data: Mapping[str, Any]) -> str:
@@ -188,6 +141,28 @@ class RouteSettings(Section):
     retry: RetrySettings = Field(default_factory=RetrySettings, description="retry policy")
     dead_letter: DeadLetterSettings | None = Field(
         default=None, description="where records go that the app does not take"
+    )
+    max_parked_in_a_row: Count = Field(
+        default=20,
+        ge=1,
+        le=1_000_000,
+        description="records parked since the last delivery at most; further ones wait, and"
+        " intake is held until the app takes a record",
+    )
+    leave_after_held_seconds: Seconds = Field(
+        default=300.0,
+        description="an app that is away for longer makes the sidecar leave the group until it is"
+        " back, so that other members get its partitions; 0: never",
+    )
+    relieve_after_seconds: Seconds = Field(
+        default=300.0,
+        description="a record that holds the watermark for this long, while nearly all behind it"
+        " are settled, is moved out of the way; 0: never",
+    )
+    relieve_by: RelieveBy = Field(
+        default=RelieveBy.RETRY,
+        description="where such a record is moved to: retry, the first retry topic (nothing is"
+        " moved where there is none), or park, the dead-letter topic",
     )
     on_exhausted: OnExhausted = Field(
         default_factory=_default_on_exhausted,
@@ -422,6 +397,19 @@ class Settings(BaseSettings):
 
     def group_of(self, route: RouteSettings) -> str:
         return route.group_id or self.kafka_text("group.id")
+
+    def retry_topics(self, route: RouteSettings) -> tuple[RetryTopic, ...]:
+        """Those that the route reads: first that of redrives, which has no delay."""
+        given = route.retry.topics
+        keeps = route.guarantee is Guarantee.AT_LEAST_ONCE
+        if not keeps or (not given and route.dead_letter is None):
+            return ()
+        stem = f"{route.name}.{self.group_of(route)}.retry"
+        named = [(topic.topic, topic.delay_seconds) for topic in given]
+        return tuple(
+            RetryTopic(name or legal_topic(f"{stem}.{delay:g}s"), delay)
+            for name, delay in [(None, 0.0), *named]
+        )
 
     def kafka_text(self, name: str, default: str = "") -> str:
         """A property as librdkafka reads it, secrets included."""

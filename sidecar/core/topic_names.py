@@ -1,0 +1,20 @@
+"""Names of topics: what is legal, and the nearest legal name."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+LONGEST: Final = 249
+
+LEGAL_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+
+
+def legal_topic(wanted: str) -> str:
+    """The name with what is not legal replaced; one that is too long keeps its end and a digest."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", wanted)
+    if len(name) <= LONGEST:
+        return name
+    digest = hashlib.sha256(wanted.encode()).hexdigest()[:12]
+    return f"{digest}.{name[len(digest) + 1 - LONGEST :]}"
