@@ -47,8 +47,8 @@ def read_mark(headers: Sequence[Header] | None) -> RetryMark | None:
     except (ValueError, TypeError, RecursionError):
         return None
     numbers = mark[1:]
-    if not isinstance(mark.topic, str) or not all(type(number) is int for number in numbers):
+    if any(type(number) is not int or number < 0 for number in numbers if number != -1):
         return None
-    if not mark.topic or mark.partition < 0 or mark.offset < 0 or mark.attempts < 0:
+    if type(mark.topic) is not str or not mark.topic or -1 in (mark.partition, mark.offset):
         return None
     return mark

@@ -20,7 +20,8 @@ from sidecar.errors import Problem
 from sidecar.model import Guarantee, OnExhausted
 
 if TYPE_CHECKING:
-    from sidecar.settings.tree import RouteSettings, Settings, TlsSettings
+    from sidecar.settings.contract import TlsSettings
+    from sidecar.settings.tree import RouteSettings, Settings
 
 _OWN_ATTRIBUTES = frozenset(
     ("specversion", "id", "source", "type", "time", "datacontenttype", "data", "partitionkey")
