@@ -12,7 +12,7 @@ from typing import Final
 from sidecar.core.kafka_properties import properties
 from sidecar.settings import RouteSettings, Settings
 
-QUEUE_KBYTES: Final = 16_384
+QUEUE_KBYTES: Final = 8_192
 # As it travels: what compresses well unfolds after the queue's bound was looked at.
 FETCH_BYTES: Final = 1_048_576
 _LEAST_PREFETCH: Final = 2_000

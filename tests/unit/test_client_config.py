@@ -67,7 +67,7 @@ def test_the_routes_group_comes_before_the_common_one() -> None:
 def test_the_prefetch_follows_the_threshold_within_bounds(threshold: int, prefetch: int) -> None:
     tree = settings({"threshold": threshold})
     assert consumer(tree)["queued.min.messages"] == str(prefetch)
-    assert consumer(tree)["queued.max.messages.kbytes"] == "16384"
+    assert consumer(tree)["queued.max.messages.kbytes"] == "8192"
 
 
 def test_the_operators_values_come_before_our_defaults() -> None:
@@ -88,7 +88,7 @@ def test_a_larger_message_limit_lifts_the_fetch_limit() -> None:
 
 def test_prefetched_bytes_are_the_queue_and_one_fetch_of_each_broker() -> None:
     tree = settings()
-    assert prefetch_bytes(tree, tree.routes[0], brokers=3) == 16 * 2**20 + 3 * 2**20
+    assert prefetch_bytes(tree, tree.routes[0], brokers=3) == 8 * 2**20 + 3 * 2**20
 
 
 def test_the_producer_confirms_and_inherits_only_what_any_client_needs() -> None:
