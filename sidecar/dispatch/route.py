@@ -37,13 +37,18 @@ from sidecar.dispatch.executors import BatchExecutor, ExecutorPool, RecordExecut
 from sidecar.dispatch.failures import Failures
 from sidecar.dispatch.offsets import Offsets
 from sidecar.dispatch.parker import Parker
+from sidecar.dispatch.relief import Relief
 from sidecar.logs import RateLimited, WithFields, gist
 from sidecar.model import (
     Assignment,
+    Failed,
+    FailureKind,
     Guarantee,
     Outcome,
     Record,
+    RelieveBy,
     Result,
+    RetryTopic,
     Start,
 )
 from sidecar.ports import CommitResult, Delivery, Mailbox, Parking, Scheduler, Timer
@@ -51,6 +56,7 @@ from sidecar.settings import RouteSettings
 
 log = logging.getLogger(__name__)
 
+RELIEVED: Final = "relieved"  # why a record was parked
 CLEAR_AGAIN_SECONDS: Final = 0.2
 REVOKE_RESERVE: Final = 0.1  # of the time for a revocation: for its commit
 
@@ -103,12 +109,14 @@ class Route:
         parking: Parking | None,
         mailbox: Mailbox,
         places: Places,
+        retry_topics: Sequence[RetryTopic] = (),
         start_fetching: Callable[[], None],
         failed: Callable[[Route, BaseException], None],
         ended: Callable[[Route, BaseException | None], None],
     ) -> None:
         self.settings: Final = settings
         self.counters: Final = Counters()
+        self.retry_topics: Final = retry_topics  # by tier, see Settings.retry_topics
         self._log = WithFields(log, {"route": settings.name})
         self._commit_interval = commit_interval_seconds
         self._repeating = RateLimited(self._log, clock=scheduler.time)
@@ -155,8 +163,15 @@ class Route:
             random=random,
         )
         self._parker = Parker(
-            scheduler, wall_clock, self.failures.schedule, parking, self._parked, self._repeating
+            scheduler,
+            wall_clock,
+            self.failures.schedule,
+            parking,
+            self._parked,
+            self._repeating,
+            self._retried,
         )
+        self._relief = self._relief_of(settings)
         self._batching: Batching | None = None
         self._pool: ExecutorPool[Any]
         if settings.batch is None:
@@ -474,6 +489,11 @@ class Route:
     def _tick(self) -> None:
         self._commit_timer = self._scheduler.call_later(self._commit_interval, self._tick)
         self._offsets.commit()
+        if self._relief is not None:
+            if self.breaker.state is State.UP and self._may_dispatch():
+                self._relief.look(self._offsets.partitions(), self._scheduler.time())
+            else:
+                self._relief.forget()
 
     def _finished(self, entry: InFlight, result: Result) -> None:
         """An attempt came to something."""
@@ -567,6 +587,54 @@ class Route:
     def _parked(self, entry: InFlight) -> None:
         self.counters.parked += 1
         self.settle(entry)
+
+    def retry_later(self, entry: InFlight) -> bool:
+        tier = entry.record.tier + 1
+        if tier >= len(self.retry_topics):
+            return False
+        self._parker.retry(entry, self.retry_topics[tier])
+        return True
+
+    def _retried(self, entry: InFlight) -> None:
+        self.counters.retried_later += 1
+        self.settle(entry)
+
+    def _relief_of(self, settings: RouteSettings) -> Relief | None:
+        by_retry = settings.relieve_by is RelieveBy.RETRY
+        possible = len(self.retry_topics) > 1 if by_retry else settings.dead_letter is not None
+        if not self._keeps or not settings.relieve_after_seconds or not possible:
+            return None
+        return Relief(settings.relieve_after_seconds, self.counters, self._relieve)
+
+    def _relieve(self, entry: InFlight) -> bool:
+        """Move the record that holds its partition's watermark out of the way."""
+        together = self._pool.abort(entry)
+        if not together and not self._delays.remove(entry):
+            return False
+        for other in together:
+            if other is not entry:
+                self._start_again(other)
+        seconds = self.settings.relieve_after_seconds
+        told = f"it held the watermark for {seconds:g} s while what lies behind it is done"
+        if self.settings.relieve_by is RelieveBy.PARK:
+            self.park(entry, Failed(FailureKind.TIMEOUT, told), RELIEVED)
+            where = "parked"
+        else:
+            topic = self.retry_topics[min(entry.record.tier + 1, len(self.retry_topics) - 1)]
+            self._parker.retry(entry, topic)
+            where = f"moved to {topic.name}"
+        self._log.warning(
+            "relieved %s of %r: %s, %s", self.settings.name, entry.record, told, where
+        )
+        self._pool.kick()
+        return True
+
+    def _start_again(self, entry: InFlight) -> None:
+        """Its request was cut, through no fault of its own."""
+        if self.goes_back(entry) or not entry.record.assignment.live:
+            self.leave(entry)
+        else:
+            self._ready.put_back([entry])
 
     def settle(self, entry: InFlight) -> None:
         """The record is done for good."""

@@ -165,6 +165,7 @@ def _topics(settings: Settings) -> list[str]:
     topics: list[str] = []
     for route in settings.routes:
         topics += route.topics or ()
+        topics += [topic.name for topic in settings.retry_topics(route)]
         if route.dead_letter is not None:
             topics.append(route.dead_letter.topic)
     return list(dict.fromkeys(topics))
