@@ -83,11 +83,12 @@ class RetryTopicMaker:
 
     def _run(self, caller: threading.Thread) -> None:
         told = ""
+        admin = AdminClient(self._config)
         while caller.is_alive():
             try:
-                if not (missing := self._missing()):
+                if not (missing := self._missing(admin)):
                     return
-                self._make(missing)
+                self._make(admin, missing)
                 pause = _LOOK_SECONDS
             except KafkaException as error:
                 trouble = describe(kafka_error(error))
@@ -96,9 +97,9 @@ class RetryTopicMaker:
                 told, pause = trouble, _AGAIN_SECONDS
             caller.join(pause)
 
-    def _missing(self) -> list[NewTopic]:
+    def _missing(self, admin: AdminClient) -> list[NewTopic]:
         """Those to be made; a broker may know one that was made a moment after it was made."""
-        topics = AdminClient(self._config).list_topics(timeout=_REQUEST_SECONDS).topics
+        topics = admin.list_topics(timeout=_REQUEST_SECONDS).topics
         known = {name: len(each.partitions) for name, each in topics.items() if each.error is None}
         count = partitions_needed(self._route, self._topics, known) or -1  # the broker's default
         return [
@@ -107,11 +108,11 @@ class RetryTopicMaker:
             if topic.name not in known and topic.name not in self._refused
         ]
 
-    def _make(self, missing: list[NewTopic]) -> None:
+    def _make(self, admin: AdminClient, missing: list[NewTopic]) -> None:
         new = [topic for topic in missing if topic.topic not in self._made]
         if not new:
             return
-        answers = AdminClient(self._config).create_topics(new, request_timeout=_REQUEST_SECONDS)
+        answers = admin.create_topics(new, request_timeout=_REQUEST_SECONDS)
         made, refused, reason = [], [], ""
         for name, answer in answers.items():
             try:

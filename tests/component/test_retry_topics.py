@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Final
 
 import pytest
@@ -29,7 +30,7 @@ def always(status: int, offset: int = 0) -> Any:
 
 def gaps(world: World, offset: int = 0) -> list[float]:
     times = [each.at for each in world.requests if each.offset == offset]
-    return [after - before for before, after in zip(times, times[1:], strict=False)]
+    return [after - before for before, after in pairwise(times)]
 
 
 def test_a_record_that_always_fails_goes_through_all_tiers_and_is_parked() -> None:

@@ -43,6 +43,7 @@ class Judge:
         self._topics = settings.topics or ()  # any other is a retry topic
         self._timeout_seconds = settings.timeout_seconds
         self._drops = settings.on_exhausted is OnExhausted.DROP
+        self.relieves = False  # what holds a watermark may be moved away, whatever it came to
         self._judged = 0  # entries of the group's history
         self._frontier: dict[Partition, int] = {}  # nothing below is open
         self._committed: dict[Partition, int] = {}
@@ -135,6 +136,8 @@ class Judge:
         self.lost |= self.exposed.pop(member, set())
 
     def _may_be_given_up(self, member: str, where: Coordinates) -> bool:
+        if self.relieves and self.first_open(where[0]) == where[1]:
+            return True
         failed = self._failed[member, where]
         most = self._max_attempts if where[0].topic in self._topics else 1
         if where in self._rejected or failed >= most:

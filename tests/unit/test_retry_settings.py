@@ -65,8 +65,7 @@ OTHER = {"name": "other", "group_id": "other"}
         ),
         (
             [{"retry": {"topics": [{"delay_seconds": 60}, {"delay_seconds": 60}]}}],
-            f"routes[0].retry.topics[1]: the topic {NAMES[1]!r} is that of"
-            " routes[0].retry.topics[0] as well",
+            f"routes[0].retry.topics[1]: the topic {NAMES[1]!r} is that of routes[0].retry.topics",
         ),
         (
             [{"retry": {"topics": [{"delay_seconds": 1, "topic": "orders"}]}}],
