@@ -225,7 +225,7 @@ class Runtime:
         prepare: Callable[[], None] = _nothing
         if retry_topics and route_settings.retry.create_topics and not self._embedded:
             config = client_config(settings)
-            prepare = RetryTopicMaker(config, route_settings, retry_topics).start
+            prepare = RetryTopicMaker(config, name, retry_topics).start
         route = Route(
             route_settings,
             commit_interval_seconds=settings.commit_interval_seconds,

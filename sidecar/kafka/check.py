@@ -6,7 +6,7 @@ Blocking, bounded by SECONDS per question. Every finding names what was asked an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar
@@ -24,7 +24,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ClusterMetadata
 from sidecar.core.findings import Finding, fail, ok, warn
 from sidecar.kafka.client_config import client_config, consumer_config
 from sidecar.kafka.errors import WAYS_OUT
-from sidecar.kafka.retry_topics import partitions_needed, topic_config
+from sidecar.kafka.retry_topics import PARTITIONS, topic_config
 from sidecar.model import RetryTopic
 from sidecar.settings import RouteSettings, Settings
 
@@ -73,7 +73,6 @@ class _Check:
         yield ok("kafka", f"{address}: {_count(len(cluster.brokers), 'broker')}")
         for route in self._settings.routes:
             topics = list(route.topics or ())
-            retry_topics = self._settings.retry_topics(route)
             if route.pattern is not None:
                 topics, finding = self._matching(route, route.pattern)
                 yield finding
@@ -82,8 +81,8 @@ class _Check:
             if route.dead_letter is not None:
                 dead = route.dead_letter.topic
                 yield self._topic(route, f"dead-letter topic {dead}", dead, WRITE)
-            for topic in retry_topics:
-                yield self._retry_topic(route, topic, retry_topics)
+            for retry_topic in self._settings.retry_topics(route):
+                yield self._retry_topic(route, retry_topic)
             yield from self._group(route, [topic for topic in topics if topic in self._partitions])
 
     def _cluster(self) -> ClusterMetadata:
@@ -112,18 +111,15 @@ class _Check:
             subject, f"pattern {pattern} matches no topic the user may see: correct it, or wait"
         )
 
-    def _retry_topic(
-        self, route: RouteSettings, topic: RetryTopic, all_of_it: Sequence[RetryTopic]
-    ) -> Finding:
+    def _retry_topic(self, route: RouteSettings, topic: RetryTopic) -> Finding:
         what = f"retry topic {topic.name}"
         if topic.name in self._partitions:
             return self._topic(route, what, topic.name, READ, WRITE)
-        count = partitions_needed(route, all_of_it, self._partitions)
-        amount = "partitions as the broker has it" if count is None else _count(count, "partition")
         subject = f"route {route.name}"
         if route.retry.create_topics:
-            return ok(subject, f"{what} is made at the start, with {amount}")
+            return ok(subject, f"{what} is made at the start")
         config = ", ".join(f"{name}={value}" for name, value in topic_config(topic).items())
+        amount = _count(PARTITIONS, "partition")
         return fail(subject, f"{what} does not exist: create it with {amount}, {config}")
 
     def _topic(

@@ -21,11 +21,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from sidecar.kafka.errors import describe, kafka_error
 from sidecar.model import RetryTopic
-from sidecar.settings import RouteSettings
 
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS: Final = 5.0  # of the fetch thread
+# Assignors share out partitions, not load: were these as many as those of the sources, a member
+# that joins could be given all of the sources, or none.
+PARTITIONS: Final = 1
 KEPT_SECONDS: Final = 7 * 86_400  # beyond the delay: for an application that is away for a week
 _REQUEST_SECONDS: Final = 10.0
 _AGAIN_SECONDS: Final = 2.0
@@ -47,22 +49,11 @@ def topic_config(topic: RetryTopic) -> dict[str, str]:
     return {"cleanup.policy": "delete", "retention.ms": str(round(kept * 1000))}
 
 
-def partitions_needed(
-    route: RouteSettings, retry_topics: Sequence[RetryTopic], known: Mapping[str, int]
-) -> int | None:
-    """As many as the largest topic that the route reads has; None if there is none yet."""
-    own = {topic.name for topic in retry_topics}
-    return max(
-        (count for name, count in known.items() if name not in own and route.reads(name)),
-        default=None,
-    )
-
-
 class RetryTopicMaker:
     """config is librdkafka's, for any client."""
 
     def __init__(
-        self, config: Mapping[str, object], route: RouteSettings, topics: Sequence[RetryTopic]
+        self, config: Mapping[str, object], route: str, topics: Sequence[RetryTopic]
     ) -> None:
         self._config: Final[dict[str, Any]] = {**config, "log_level": "0"}
         self._route: Final = route
@@ -75,7 +66,7 @@ class RetryTopicMaker:
         thread = threading.Thread(
             target=self._run,
             args=(threading.current_thread(),),
-            name=f"fetch-{self._route.name}-topics",
+            name=f"fetch-{self._route}-topics",
             daemon=True,
         )
         thread.start()
@@ -100,10 +91,9 @@ class RetryTopicMaker:
     def _missing(self, admin: AdminClient) -> list[NewTopic]:
         """Those to be made; a broker may know one that was made a moment after it was made."""
         topics = admin.list_topics(timeout=_REQUEST_SECONDS).topics
-        known = {name: len(each.partitions) for name, each in topics.items() if each.error is None}
-        count = partitions_needed(self._route, self._topics, known) or -1  # the broker's default
+        known = {name for name, each in topics.items() if each.error is None}
         return [
-            NewTopic(topic.name, count, replication_factor=-1, config=topic_config(topic))
+            NewTopic(topic.name, PARTITIONS, replication_factor=-1, config=topic_config(topic))
             for topic in self._topics
             if topic.name not in known and topic.name not in self._refused
         ]
