@@ -27,6 +27,7 @@ from sidecar.core.commands import Finish, Revoked, StopFetching, Wake
 from sidecar.core.ledger import InFlight
 from sidecar.core.places import Places
 from sidecar.core.run_ahead import RunAhead
+from sidecar.dispatch import relief
 from sidecar.dispatch.at_least_once import AtLeastOnce
 from sidecar.dispatch.at_most_once import AtMostOnce
 from sidecar.dispatch.availability import Availability
@@ -41,12 +42,9 @@ from sidecar.dispatch.relief import Relief
 from sidecar.logs import RateLimited, WithFields, gist
 from sidecar.model import (
     Assignment,
-    Failed,
-    FailureKind,
     Guarantee,
     Outcome,
     Record,
-    RelieveBy,
     Result,
     RetryTopic,
     Start,
@@ -56,7 +54,6 @@ from sidecar.settings import RouteSettings
 
 log = logging.getLogger(__name__)
 
-RELIEVED: Final = "relieved"  # why a record was parked
 CLEAR_AGAIN_SECONDS: Final = 0.2
 REVOKE_RESERVE: Final = 0.1  # of the time for a revocation: for its commit
 
@@ -171,7 +168,6 @@ class Route:
             self._repeating,
             self._retried,
         )
-        self._relief = self._relief_of(settings)
         self._batching: Batching | None = None
         self._pool: ExecutorPool[Any]
         if settings.batch is None:
@@ -203,6 +199,19 @@ class Route:
                 BatchExecutor,
                 self._take_batch,
                 self._batching.finished,
+            )
+        self._relief: Relief | None = None
+        if relief.is_possible(settings, retry_topics):
+            self._relief = Relief(
+                self,
+                settings,
+                retry_topics,
+                counters=self.counters,
+                pool=self._pool,
+                delays=self._delays,
+                ready=self._ready,
+                parker=self._parker,
+                log=self._log,
             )
         self.phase = Phase.WAITING
         self.paused = False  # by the operator
@@ -598,43 +607,6 @@ class Route:
     def _retried(self, entry: InFlight) -> None:
         self.counters.retried_later += 1
         self.settle(entry)
-
-    def _relief_of(self, settings: RouteSettings) -> Relief | None:
-        by_retry = settings.relieve_by is RelieveBy.RETRY
-        possible = len(self.retry_topics) > 1 if by_retry else settings.dead_letter is not None
-        if not self._keeps or not settings.relieve_after_seconds or not possible:
-            return None
-        return Relief(settings.relieve_after_seconds, self.counters, self._relieve)
-
-    def _relieve(self, entry: InFlight) -> bool:
-        """Move the record that holds its partition's watermark out of the way."""
-        together = self._pool.abort(entry)
-        if not together and not self._delays.remove(entry):
-            return False
-        for other in together:
-            if other is not entry:
-                self._start_again(other)
-        seconds = self.settings.relieve_after_seconds
-        told = f"it held the watermark for {seconds:g} s while what lies behind it is done"
-        if self.settings.relieve_by is RelieveBy.PARK:
-            self.park(entry, Failed(FailureKind.TIMEOUT, told), RELIEVED)
-            where = "parked"
-        else:
-            topic = self.retry_topics[min(entry.record.tier + 1, len(self.retry_topics) - 1)]
-            self._parker.retry(entry, topic)
-            where = f"moved to {topic.name}"
-        self._log.warning(
-            "relieved %s of %r: %s, %s", self.settings.name, entry.record, told, where
-        )
-        self._pool.kick()
-        return True
-
-    def _start_again(self, entry: InFlight) -> None:
-        """Its request was cut, through no fault of its own."""
-        if self.goes_back(entry) or not entry.record.assignment.live:
-            self.leave(entry)
-        else:
-            self._ready.put_back([entry])
 
     def settle(self, entry: InFlight) -> None:
         """The record is done for good."""
