@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 # Partitions wake together, a few times a second: each time costs a fetch, and what was prefetched
 # behind the first that is not due is fetched again.
 GRAIN_MS: Final = 250
+ORIGINS_KEPT: Final = 1024
 
 
 class Due(NamedTuple):
@@ -47,6 +48,7 @@ class RetryReader:
         self._source: Final = source
         self._wall_clock: Final = wall_clock
         self._tiers: Final = {topic.name: tier for tier, topic in enumerate(topics)}
+        self._origins: Final[dict[Partition, Assignment]] = {}
         self._owned: set[Partition] = set()
         self._asleep: dict[Partition, int] = {}  # until when, Unix milliseconds
         self._alarms: list[tuple[int, Partition]] = []  # a heap; one that is outdated says nothing
@@ -115,12 +117,21 @@ class RetryReader:
             return Record(assignment, offset, timestamp_ms, key, value, headers, size)
         own = (headers or [])[:-1] or None
         record = ReturnedRecord(assignment, offset, timestamp_ms, key, value, headers, size)
-        first = Assignment(Partition(mark.topic, mark.partition), 0)
+        first = self._origin(Partition(mark.topic, mark.partition))
         record.original = Record(first, mark.offset, mark.timestamp_ms, key, value, own, size)
         record.attempts = max(0, mark.attempts)
         record.first_attempt_ms = mark.first_attempt_ms
         record.tier = self._tiers[assignment.topic]
         return record
+
+    def _origin(self, partition: Partition) -> Assignment:
+        """One for all records of a partition, as requests are begun alike by it."""
+        origin = self._origins.get(partition)
+        if origin is None:
+            if len(self._origins) >= ORIGINS_KEPT:
+                self._origins.clear()
+            origin = self._origins[partition] = Assignment(partition, 0)
+        return origin
 
     def _concerns(self, messages: Sequence[Message]) -> bool:
         last: Partition | None = None
