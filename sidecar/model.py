@@ -85,6 +85,28 @@ class Record:
     def partition(self) -> int:
         return self.assignment.number
 
+    # What a ReturnedRecord tells, said of a record at its first stay.
+
+    @property
+    def original(self) -> Record:
+        """What the application knows it as."""
+        return self
+
+    @property
+    def attempts(self) -> int:
+        """Requests sent before it came here."""
+        return 0
+
+    @property
+    def first_attempt_ms(self) -> int:
+        """Unix time of the first of them; 0 if there was none."""
+        return 0
+
+    @property
+    def tier(self) -> int:
+        """The index of the retry topic it came by; 0 also for one that came by none."""
+        return 0
+
     def __repr__(self) -> str:
         return f"{self.topic}/{self.partition}/{self.offset}"
 
@@ -100,6 +122,7 @@ class ReturnedRecord(Record):
 
     __slots__ = ("attempts", "first_attempt_ms", "original", "tier")
 
+    # Slots in place of what the plain record computes.
     original: Record
     attempts: int
     first_attempt_ms: int

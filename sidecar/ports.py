@@ -3,7 +3,7 @@
 * RecordSource: a member of a Kafka group, used by the fetch thread alone.
 * FetchSink: what the fetch thread tells a route; called on the event loop.
 * Delivery and Slot: a record goes to the application and a result comes back.
-* Parking: a record is written to a dead-letter topic and the broker confirms it.
+* Parking: a record is written to a dead-letter or retry topic and the broker confirms it.
 * Scheduler: time and timers; an asyncio loop is one, the simulated clock is another.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from sidecar.core.commands import Command
+from sidecar.core.retry_mark import RetryMark
 from sidecar.model import Assignment, Header, Partition, Position, Record, Result, Start
 
 
@@ -194,13 +195,14 @@ class Slot(Protocol):
     def send(self, record: Record, attempt: int, done: Callable[[Result], None]) -> None:
         """Send the record as one POST; done is called once, never before send has returned.
 
-        attempt is 1 for the first. The caller owns the deadline: it calls abort.
+        attempt is 1 for the first since the record was fetched; those that a record of a retry
+        topic brought along are added to it. The caller owns the deadline: it calls abort.
         """
 
     def send_batch(
         self, batch: Sequence[tuple[Record, int]], done: Callable[[Result], None]
     ) -> None:
-        """Send records of one topic, each with its attempt, as one POST; else as send."""
+        """Send records of one original topic, each with its attempt, as one POST; else as send."""
 
     def abort(self) -> bool:
         """Give the running request up: its connection is closed and done is not called.
@@ -242,12 +244,18 @@ class Story(NamedTuple):
 
 
 class Parking(Protocol):
-    """Writes records to a dead-letter topic."""
+    """Writes records to the dead-letter topic and to retry topics, in their original form.
+
+    done(None) is called on the loop once the broker confirmed the write, else done(error). The
+    caller retries: one call is one write.
+    """
 
     def park(self, record: Record, story: Story, done: Callable[[str | None], None]) -> None:
-        """Write the record; done(None) on the loop once the broker confirmed it, else the error.
+        """Write the record to the dead-letter topic."""
 
-        The caller retries: one call is one write.
-        """
+    def retry(
+        self, record: Record, mark: RetryMark, topic: str, done: Callable[[str | None], None]
+    ) -> None:
+        """Write the record to a retry topic, with the mark."""
 
     async def close(self) -> None: ...

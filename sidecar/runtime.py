@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -36,13 +36,14 @@ from sidecar.delivery import (
 )
 from sidecar.dispatch.route import Phase, Route
 from sidecar.errors import ConfigError, ExitCode, SidecarError
-from sidecar.kafka.client_config import consumer_config, producer_config
+from sidecar.kafka.client_config import client_config, consumer_config, producer_config
 from sidecar.kafka.dead_letters import DeadLetterWriter
 from sidecar.kafka.embedded import embedded_broker
 from sidecar.kafka.fetcher import Fetcher
 from sidecar.kafka.mailbox import ThreadMailbox
+from sidecar.kafka.retry_topics import RetryTopicMaker
 from sidecar.kafka.source import KafkaSource
-from sidecar.model import Guarantee
+from sidecar.model import Guarantee, RetryTopic
 from sidecar.overview import Overview, Vertical
 from sidecar.ports import Delivery, Parking
 from sidecar.settings import AuthSettings, RouteSettings, Settings
@@ -219,7 +220,12 @@ class Runtime:
             batch_shape=batch_shape_of(route_settings, settings.kafka_text("bootstrap.servers")),
             credentials=_credentials(route_settings),
         )
-        parking = self._parking(route_settings)
+        retry_topics = settings.retry_topics(route_settings)
+        parking = self._parking(route_settings, retry_topics)
+        prepare: Callable[[], None] = _nothing
+        if retry_topics and route_settings.retry.create_topics and not self._embedded:
+            config = client_config(settings)
+            prepare = RetryTopicMaker(config, name, retry_topics).start
         route = Route(
             route_settings,
             commit_interval_seconds=settings.commit_interval_seconds,
@@ -230,6 +236,7 @@ class Runtime:
             parking=parking,
             mailbox=mailbox,
             places=places,
+            retry_topics=retry_topics,
             start_fetching=lambda: fetcher.start_in(thread),  # both are made below
             failed=self._on_route_failed,
             ended=self._on_route_ended,
@@ -237,7 +244,7 @@ class Runtime:
         fetcher = Fetcher(
             source=KafkaSource(
                 consumer_config(settings, route_settings),
-                route_settings.topics,
+                [*(route_settings.topics or ()), *(topic.name for topic in retry_topics)],
                 route_settings.pattern,
                 topic_ids=not self._embedded,
             ),
@@ -249,6 +256,8 @@ class Runtime:
             revoke_seconds=settings.revoke_seconds,
             clears_before_dispatch=route_settings.guarantee is Guarantee.AT_MOST_ONCE,
             from_end=settings.offset_reset is OffsetReset.LATEST,
+            retry_topics=retry_topics,
+            prepare=prepare,
             name=name,
         )
         # A daemon: a client that hangs in its library does not hold the exit.
@@ -256,15 +265,22 @@ class Runtime:
         self._edges += [delivery] if parking is None else [delivery, parking]
         return Vertical(route, fetcher, thread)
 
-    def _parking(self, route_settings: RouteSettings) -> Parking | None:
-        if route_settings.dead_letter is None:
+    def _parking(
+        self, route_settings: RouteSettings, retry_topics: Sequence[RetryTopic]
+    ) -> Parking | None:
+        dead_letter = route_settings.dead_letter
+        if dead_letter is None and not retry_topics:
             return None
         return DeadLetterWriter(
             producer_config(self.settings, route_settings),
-            route_settings.dead_letter.topic,
+            None if dead_letter is None else dead_letter.topic,
             self.settings.group_of(route_settings),
             self._tell,
         )
+
+
+def _nothing() -> None:
+    pass
 
 
 def _credentials(route: RouteSettings) -> Credentials:

@@ -95,6 +95,8 @@ class CountersStatus:
     delivered: int
     retries: int
     parked: int
+    retried_later: int
+    relieved: int
     dropped: int
     already_done: int
     lost: int
@@ -135,6 +137,7 @@ class PartitionStatus:
 
     span: highest received offset minus watermark; outstanding: received and not settled;
     lag: end of the partition minus watermark; paused: whether fetching is paused.
+    delay_seconds: of a retry topic, whose lag is mostly what is not due yet; None for any other.
     """
 
     route: str
@@ -149,6 +152,7 @@ class PartitionStatus:
     paused: bool | None
     oldest_offset: int | None
     oldest_age_seconds: float | None
+    delay_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def _identified(items: Sequence[Any], records: Sequence[Record]) -> Iterator[int
     if not items:
         return
     places: dict[object, int] = {}
-    for index, record in enumerate(records):
+    for index, record in enumerate(each.original for each in records):
         where = f"{record.topic}-{record.partition}"
         places[where, record.offset] = places[f"{where}-{record.offset}"] = index
     for item in items:

@@ -103,11 +103,11 @@ class ClientSlot:
 
     def send(self, record: Record, attempt: int, done: Done) -> None:
         encode = partial(self.delivery.encoder.encode, record, attempt)
-        self._attempt = _Attempt(self, record.topic, encode, done)
+        self._attempt = _Attempt(self, record.original.topic, encode, done)
 
     def send_batch(self, batch: Sequence[tuple[Record, int]], done: Done) -> None:
         encode = partial(self.delivery.encoder.encode_batch, batch)
-        self._attempt = _Attempt(self, batch[0][0].topic, encode, done)
+        self._attempt = _Attempt(self, batch[0][0].original.topic, encode, done)
 
     def take(self) -> httpx.AsyncHTTPTransport:
         """It is the caller's until it puts it back or has it discarded."""

@@ -130,6 +130,9 @@ class RequestEncoder:
 
     def encode(self, record: Record, attempt: int) -> tuple[bytes, bytes]:
         """The request: its head up to and with the empty line, and its body. Raises Unsendable."""
+        if record.__class__ is not Record:  # it came back by a retry topic
+            attempt += record.attempts
+            record = record.original
         assignment = record.assignment
         offset = record.offset
         timestamp = record.timestamp_ms
@@ -170,6 +173,10 @@ class RequestEncoder:
     def encode_batch(self, batch: Sequence[tuple[Record, int]]) -> tuple[bytes, bytes]:
         """As encode, of records of one topic with their attempts. Raises Unsendable."""
         assert self._batch_shape is not None, "no batches on this route"
+        batch = [
+            each if each[0].__class__ is Record else (each[0].original, each[1] + each[0].attempts)
+            for each in batch
+        ]
         if any(record.headers is UNREADABLE_HEADERS for record, _ in batch):
             raise Unsendable(_UNREADABLE)
         content_type, body = self._batch_shape(batch)

@@ -5,8 +5,8 @@ batch is full or has waited long enough: it holds no executor, and a rebalance o
 where every other record is.
 
 Invariants:
-* A batch is of one topic, has at most max_records, and no record travels in a larger one than its
-  batch_limit.
+* A batch is of one topic, as the application knows it; it has at most max_records, and no record
+  travels in a larger one than its batch_limit.
 * While the application is tried out, a batch is one record.
 """
 
@@ -23,7 +23,7 @@ from sidecar.core.classify import classify
 from sidecar.core.ledger import InFlight
 from sidecar.core.presets import Preset
 from sidecar.dispatch.counters import Counters
-from sidecar.model import Answer, Failed, FailureKind, Outcome, Result
+from sidecar.model import Answer, Failed, FailureKind, Outcome, Record, Result
 from sidecar.ports import Scheduler, Timer
 from sidecar.settings import BatchSettings
 
@@ -96,13 +96,15 @@ class Batching:
         batch = [first]
         if self._breaker.state is not State.UP:
             return batch
-        topic = first.record.topic
+        topic = _topic_of(first.record)
         limit = min(self.max_records, first.batch_limit)
         room = self._max_bytes - first.record.size
 
         def fits(entry: InFlight) -> bool:
             record = entry.record
-            return record.size <= room and len(batch) < entry.batch_limit and record.topic == topic
+            if record.size > room or len(batch) >= entry.batch_limit:
+                return False
+            return _topic_of(record) == topic
 
         while len(batch) < limit and (entry := self._ready.take_fitting(fits)) is not None:
             batch.append(entry)
@@ -153,3 +155,7 @@ class Batching:
     def _on_due(self) -> None:
         self._timer = None
         self._kick()
+
+
+def _topic_of(record: Record) -> str:
+    return (record if record.__class__ is Record else record.original).assignment.topic

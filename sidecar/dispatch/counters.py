@@ -12,6 +12,8 @@ class Counters:
     delivered: int = 0
     retries: int = 0
     parked: int = 0
+    retried_later: int = 0  # moved to a retry topic
+    relieved: int = 0  # of those and of the parked: because they held the watermark for too long
     dropped: int = 0
     already_done: int = 0  # by an earlier owner, as its done-map tells
     late_results: int = 0  # of records whose partition had left

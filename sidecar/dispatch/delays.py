@@ -48,6 +48,10 @@ class Delays:
         """Remove everything of these assignments, in one pass."""
         return self._remove(lambda entry: entry.record.assignment in assignments)
 
+    def remove(self, entry: InFlight) -> bool:
+        """Take one record out; False if it does not wait here."""
+        return bool(self._remove(lambda each: each is entry))
+
     def discard_all(self) -> list[InFlight]:
         return self._remove(lambda entry: True)
 

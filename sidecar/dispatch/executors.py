@@ -174,16 +174,24 @@ class ExecutorPool(Generic[Work]):
 
     def abort_all(self) -> list[InFlight]:
         """Cut every running request; the records, whose attempts came to nothing."""
-        aborted: list[InFlight] = []
-        for executor in list(self.executing()):
-            executor.slot.abort()
-            aborted.extend(executor.entries)
-            executor.work = None
-            if len(self._all) > self.wanted:
-                self._retire(executor)
-            else:
-                self._idle.append(executor)
-        self.busy = 0
+        return [entry for executor in list(self.executing()) for entry in self._abort(executor)]
+
+    def abort(self, entry: InFlight) -> Sequence[InFlight]:
+        """Cut the request that carries this record; the records it carried, if there is one."""
+        for executor in self.executing():
+            if entry in executor.entries:
+                return self._abort(executor)
+        return ()
+
+    def _abort(self, executor: Executor[Work]) -> Sequence[InFlight]:
+        executor.slot.abort()
+        aborted = executor.entries
+        executor.work = None
+        self.busy -= 1
+        if len(self._all) > self.wanted:
+            self._retire(executor)
+        else:
+            self._idle.append(executor)
         return aborted
 
     def close(self) -> None:

@@ -44,6 +44,9 @@ class Owner(Protocol):
 
     def park(self, entry: InFlight, result: Result, reason: str) -> None: ...
 
+    def retry_later(self, entry: InFlight) -> bool:
+        """Move the record to its next retry topic; False if there is none."""
+
     def settle(self, entry: InFlight) -> None:
         """The record is done for good."""
 
@@ -152,7 +155,7 @@ class Failures:
             ("attempt", reason, gist(self.last)),
             logging.WARNING,
             "attempt %d of %s failed: %s",
-            entry.tries,
+            entry.tries + entry.record.attempts,
             entry.record,
             self.last,
         )
@@ -178,11 +181,12 @@ class Failures:
         """The failure is the record's own, so that it may have been the last."""
         entry.attempts += 1
         age = self._scheduler.time() - entry.first_try_at
-        rejected = verdict.outcome is Outcome.REJECTED
-        if rejected or self.schedule.exhausted(entry.attempts, age):
+        if verdict.outcome is Outcome.REJECTED:
             self._dispose(entry, result, verdict.reason)
-        else:
+        elif entry.record.tier == 0 and not self.schedule.exhausted(entry.attempts, age):
             self._try_again(entry, result)
+        elif not self._owner.retry_later(entry):  # each retry topic is good for one attempt
+            self._dispose(entry, result, verdict.reason)
 
     def _try_again(self, entry: InFlight, result: Result) -> None:
         if self._owner.goes_back(entry):

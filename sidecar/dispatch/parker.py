@@ -1,30 +1,43 @@
-"""Parks records: writes them to the dead-letter topic until the broker has confirmed it.
+"""Parks records, or moves them to a retry topic: writes them until the broker has confirmed it.
 
-Owner: one route, on the loop. A record that is being parked is in flight and holds no executor;
+Owner: one route, on the loop. A record that is being written is in flight and holds no executor;
 a write that fails is tried again with backoff, for as long as the record is ours.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 from sidecar.core.classify import describe
 from sidecar.core.ledger import InFlight
 from sidecar.core.retry import RetrySchedule
+from sidecar.core.retry_mark import RetryMark
 from sidecar.logs import RateLimited, gist
-from sidecar.model import Answer, Assignment, Result
+from sidecar.model import Answer, Assignment, Result, RetryTopic
 from sidecar.ports import Parking, Scheduler, Story, Timer
+
+_Done = Callable[[InFlight], None]
+
+
+class _Write(NamedTuple):
+    """What is to be written: send does it once, done hears of its confirmation."""
+
+    send: Callable[[Callable[[str | None], None]], None]
+    done: _Done
 
 
 class Parker:
-    """parked is called once the broker has confirmed the write."""
+    """parked and retried are called once the broker has confirmed the write."""
 
     __slots__ = (
         "_entries",
         "_parked",
         "_parking",
         "_repeating",
+        "_retried",
         "_schedule",
         "_scheduler",
         "_wall_clock",
@@ -38,17 +51,19 @@ class Parker:
         wall_clock: Callable[[], float],
         schedule: RetrySchedule,
         parking: Parking | None,
-        parked: Callable[[InFlight], None],
+        parked: _Done,
         repeating: RateLimited,
+        retried: _Done = lambda entry: None,
     ) -> None:
         self._scheduler = scheduler
         self._wall_clock = wall_clock
         self._schedule = schedule
         self._parking = parking
-        self._parked = parked
+        self._parked: Final = parked
+        self._retried: Final = retried
         self._repeating = repeating
         self._entries: dict[InFlight, Timer | None] = {}  # the timer of the next write, if any
-        self.failures = 0  # writes that failed since the last one that was confirmed
+        self.failures = 0  # writes that failed since none had
         self.last_error = ""
 
     def __len__(self) -> int:
@@ -58,18 +73,38 @@ class Parker:
         return iter(self._entries)
 
     def park(self, entry: InFlight, result: Result, reason: str) -> None:
-        ago = self._scheduler.time() - entry.first_try_at
-        now = self._wall_clock()
+        parking, record = self._the_parking, entry.record
         story = Story(
             reason=reason,
             detail=describe(result),
             status=result.status if isinstance(result, Answer) else None,
-            attempts=entry.tries,
-            first_attempt_at=now - ago,
-            last_attempt_at=now,
+            attempts=record.attempts + entry.tries,
+            first_attempt_at=self._first_attempt_at(entry),
+            last_attempt_at=self._wall_clock(),
             answer=result.body if isinstance(result, Answer) else b"",
         )
-        self._write(entry, story, 1)
+        self._write(entry, _Write(lambda told: parking.park(record, story, told), self._parked), 1)
+
+    def retry(self, entry: InFlight, topic: RetryTopic) -> None:
+        """Move the record to a retry topic; its delay counts from the write that succeeds."""
+        parking, record, original = self._the_parking, entry.record, entry.record.original
+        attempts = record.attempts + entry.tries
+        first_attempt_ms = round(self._first_attempt_at(entry) * 1000)
+
+        def send(told: Callable[[str | None], None]) -> None:
+            due = self._wall_clock() + topic.delay_seconds
+            mark = RetryMark(
+                original.topic,
+                original.partition,
+                original.offset,
+                original.timestamp_ms,
+                attempts,
+                first_attempt_ms,
+                math.ceil(due * 1000),
+            )
+            parking.retry(record, mark, topic.name, told)
+
+        self._write(entry, _Write(send, self._retried), 1)
 
     def discard(self, assignment: Assignment) -> list[InFlight]:
         """Forget what is not confirmed of one assignment: its next owner parks it."""
@@ -86,27 +121,36 @@ class Parker:
                 timer.cancel()
         return entries
 
-    def _write(self, entry: InFlight, story: Story, tries: int) -> None:
-        assert self._parking is not None, "parking without a dead-letter topic"
-        self._entries[entry] = None
-        self._parking.park(
-            entry.record, story, lambda error: self._written(entry, story, tries, error)
-        )
+    @property
+    def _the_parking(self) -> Parking:
+        assert self._parking is not None, "parking without a topic for it"
+        return self._parking
 
-    def _written(self, entry: InFlight, story: Story, tries: int, error: str | None) -> None:
+    def _first_attempt_at(self, entry: InFlight) -> float:
+        """Unix seconds."""
+        if entry.record.attempts > 0:
+            return entry.record.first_attempt_ms / 1000
+        return self._wall_clock() - (self._scheduler.time() - entry.first_try_at)
+
+    def _write(self, entry: InFlight, write: _Write, tries: int) -> None:
+        self._entries[entry] = None
+        write.send(lambda error: self._written(entry, write, tries, error))
+
+    def _written(self, entry: InFlight, write: _Write, tries: int, error: str | None) -> None:
         if entry not in self._entries:
             return  # given up meanwhile
         if error is None:
             del self._entries[entry]
-            self.failures = 0
-            self.last_error = ""
-            self._parked(entry)
+            if self.failures and not any(self._entries.values()):
+                self.failures = 0
+                self.last_error = ""
+            write.done(entry)
             return
         self.failures += 1
         self.last_error = error
         self._repeating.limited(
-            ("park", gist(error)), logging.WARNING, "cannot park %s yet: %s", entry.record, error
+            ("park", gist(error)), logging.WARNING, "cannot move %s yet: %s", entry.record, error
         )
         self._entries[entry] = self._scheduler.call_later(
-            self._schedule.backoff_bound(tries), self._write, entry, story, tries + 1
+            self._schedule.backoff_bound(tries), self._write, entry, write, tries + 1
         )

@@ -27,6 +27,7 @@ from sidecar.core.commands import Finish, Revoked, StopFetching, Wake
 from sidecar.core.ledger import InFlight
 from sidecar.core.places import Places
 from sidecar.core.run_ahead import RunAhead
+from sidecar.dispatch import relief
 from sidecar.dispatch.at_least_once import AtLeastOnce
 from sidecar.dispatch.at_most_once import AtMostOnce
 from sidecar.dispatch.availability import Availability
@@ -37,6 +38,7 @@ from sidecar.dispatch.executors import BatchExecutor, ExecutorPool, RecordExecut
 from sidecar.dispatch.failures import Failures
 from sidecar.dispatch.offsets import Offsets
 from sidecar.dispatch.parker import Parker
+from sidecar.dispatch.relief import Relief
 from sidecar.logs import RateLimited, WithFields, gist
 from sidecar.model import (
     Assignment,
@@ -44,6 +46,7 @@ from sidecar.model import (
     Outcome,
     Record,
     Result,
+    RetryTopic,
     Start,
 )
 from sidecar.ports import CommitResult, Delivery, Mailbox, Parking, Scheduler, Timer
@@ -103,12 +106,14 @@ class Route:
         parking: Parking | None,
         mailbox: Mailbox,
         places: Places,
+        retry_topics: Sequence[RetryTopic] = (),
         start_fetching: Callable[[], None],
         failed: Callable[[Route, BaseException], None],
         ended: Callable[[Route, BaseException | None], None],
     ) -> None:
         self.settings: Final = settings
         self.counters: Final = Counters()
+        self.retry_topics: Final = retry_topics  # by tier, see Settings.retry_topics
         self._log = WithFields(log, {"route": settings.name})
         self._commit_interval = commit_interval_seconds
         self._repeating = RateLimited(self._log, clock=scheduler.time)
@@ -155,7 +160,13 @@ class Route:
             random=random,
         )
         self._parker = Parker(
-            scheduler, wall_clock, self.failures.schedule, parking, self._parked, self._repeating
+            scheduler,
+            wall_clock,
+            self.failures.schedule,
+            parking,
+            self._parked,
+            self._repeating,
+            self._retried,
         )
         self._batching: Batching | None = None
         self._pool: ExecutorPool[Any]
@@ -188,6 +199,19 @@ class Route:
                 BatchExecutor,
                 self._take_batch,
                 self._batching.finished,
+            )
+        self._relief: Relief | None = None
+        if relief.is_possible(settings, retry_topics):
+            self._relief = Relief(
+                self,
+                settings,
+                retry_topics,
+                counters=self.counters,
+                pool=self._pool,
+                delays=self._delays,
+                ready=self._ready,
+                parker=self._parker,
+                log=self._log,
             )
         self.phase = Phase.WAITING
         self.paused = False  # by the operator
@@ -474,6 +498,11 @@ class Route:
     def _tick(self) -> None:
         self._commit_timer = self._scheduler.call_later(self._commit_interval, self._tick)
         self._offsets.commit()
+        if self._relief is not None:
+            if self.breaker.state is State.UP and self._may_dispatch():
+                self._relief.look(self._offsets.partitions(), self._scheduler.time())
+            else:
+                self._relief.forget()
 
     def _finished(self, entry: InFlight, result: Result) -> None:
         """An attempt came to something."""
@@ -566,6 +595,17 @@ class Route:
 
     def _parked(self, entry: InFlight) -> None:
         self.counters.parked += 1
+        self.settle(entry)
+
+    def retry_later(self, entry: InFlight) -> bool:
+        tier = entry.record.tier + 1
+        if tier >= len(self.retry_topics):
+            return False
+        self._parker.retry(entry, self.retry_topics[tier])
+        return True
+
+    def _retried(self, entry: InFlight) -> None:
+        self.counters.retried_later += 1
         self.settle(entry)
 
     def settle(self, entry: InFlight) -> None:

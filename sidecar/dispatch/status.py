@@ -102,8 +102,9 @@ def partition_statuses(
     paused: Collection[Assignment] | None,
 ) -> list[PartitionStatus]:
     """ends: the end offsets that are known; paused: None where that is not known."""
+    delays = {topic.name: topic.delay_seconds for topic in route.retry_topics}
     return [
-        _partition(route.settings.name, state, now, ends, paused)
+        _partition(route.settings.name, state, now, ends, paused, delays)
         for state in route.offsets.partitions()
     ]
 
@@ -117,7 +118,7 @@ def executing_records(route: Route, now: Now, limit: int) -> list[ExecutingRecor
             topic=entry.record.topic,
             partition=entry.record.partition,
             offset=entry.record.offset,
-            attempt=entry.tries,
+            attempt=entry.tries + entry.record.attempts,
             age_seconds=now.age(entry.received_at),
             executing_seconds=now.age(holder.started_at),
         )
@@ -154,7 +155,8 @@ def causes(route: Route, now: Now) -> Iterator[Cause]:
         yield Cause(
             CauseName.DEAD_LETTER_WRITES_FAILING,
             None,
-            f"{len(route.parker)} records wait to be parked; {route.parker.last_error}",
+            f"{len(route.parker)} records wait to be parked or to be moved to a retry topic;"
+            f" {route.parker.last_error}",
             "see that the topic exists and may be written; the writes are repeated by themselves",
         )
     if route.trouble and now.scheduler - route.trouble_at < TROUBLE_LASTS_SECONDS:
@@ -236,6 +238,8 @@ def _counters(route: Route) -> CountersStatus:
         delivered=counters.delivered,
         retries=counters.retries,
         parked=counters.parked,
+        retried_later=counters.retried_later,
+        relieved=counters.relieved,
         dropped=counters.dropped,
         already_done=counters.already_done,
         lost=counters.lost + offsets.maybe_lost,
@@ -253,6 +257,7 @@ def _partition(
     now: Now,
     ends: Mapping[Partition, int],
     paused: Collection[Assignment] | None,
+    delays: Mapping[str, float],
 ) -> PartitionStatus:
     assignment, oldest = state.assignment, state.oldest
     watermark = state.watermark if state.watermark >= 0 else None
@@ -270,4 +275,5 @@ def _partition(
         paused=None if paused is None else assignment in paused,
         oldest_offset=None if oldest is None else oldest.record.offset,
         oldest_age_seconds=None if oldest is None else now.age(oldest.received_at),
+        delay_seconds=delays.get(assignment.topic),
     )

@@ -24,11 +24,15 @@ from confluent_kafka.admin import AclOperation, AdminClient, ClusterMetadata
 from sidecar.core.findings import Finding, fail, ok, warn
 from sidecar.kafka.client_config import client_config, consumer_config
 from sidecar.kafka.errors import WAYS_OUT
+from sidecar.kafka.retry_topics import PARTITIONS, topic_config
+from sidecar.model import RetryTopic
 from sidecar.settings import RouteSettings, Settings
 
 SECONDS: Final = 10.0
 _SECONDS_IN_TROUBLE: Final = 3.0
 _PAUSE: Final = 0.2
+READ: Final = AclOperation.READ
+WRITE: Final = AclOperation.WRITE
 _T = TypeVar("_T")
 
 _PASSING: Final = {
@@ -73,9 +77,12 @@ class _Check:
                 topics, finding = self._matching(route, route.pattern)
                 yield finding
             for topic in topics:
-                yield self._topic(route, topic, AclOperation.READ, "read")
+                yield self._topic(route, f"topic {topic}", topic, READ)
             if route.dead_letter is not None:
-                yield self._topic(route, route.dead_letter.topic, AclOperation.WRITE, "write")
+                dead = route.dead_letter.topic
+                yield self._topic(route, f"dead-letter topic {dead}", dead, WRITE)
+            for retry_topic in self._settings.retry_topics(route):
+                yield self._retry_topic(route, retry_topic)
             yield from self._group(route, [topic for topic in topics if topic in self._partitions])
 
     def _cluster(self) -> ClusterMetadata:
@@ -93,7 +100,10 @@ class _Check:
     # --- topics -----------------------------------------------------------------------------
 
     def _matching(self, route: RouteSettings, pattern: str) -> tuple[list[str], Finding]:
-        topics = sorted(name for name in self._partitions if re.match(pattern, name))
+        own = {topic.name for topic in self._settings.retry_topics(route)}
+        topics = sorted(
+            name for name in self._partitions if re.match(pattern, name) and name not in own
+        )
         subject = f"route {route.name}"
         if topics:
             return topics, ok(subject, f"pattern {pattern} matches {_count(len(topics), 'topic')}")
@@ -101,11 +111,22 @@ class _Check:
             subject, f"pattern {pattern} matches no topic the user may see: correct it, or wait"
         )
 
-    def _topic(
-        self, route: RouteSettings, topic: str, operation: AclOperation, verb: str
-    ) -> Finding:
+    def _retry_topic(self, route: RouteSettings, topic: RetryTopic) -> Finding:
+        what = f"retry topic {topic.name}"
+        if topic.name in self._partitions:
+            return self._topic(route, what, topic.name, READ, WRITE)
         subject = f"route {route.name}"
-        what = f"topic {topic}" if verb == "read" else f"dead-letter topic {topic}"
+        if route.retry.create_topics:
+            return ok(subject, f"{what} is made at the start")
+        config = ", ".join(f"{name}={value}" for name, value in topic_config(topic).items())
+        amount = _count(PARTITIONS, "partition")
+        return fail(subject, f"{what} does not exist: create it with {amount}, {config}")
+
+    def _topic(
+        self, route: RouteSettings, what: str, topic: str, *operations: AclOperation
+    ) -> Finding:
+        """what: the topic by the part it plays."""
+        subject = f"route {route.name}"
         try:
             description = self._ask(
                 lambda: self._admin.describe_topics(
@@ -119,12 +140,13 @@ class _Check:
         count = len(description.partitions)
         self._partitions[topic] = count
         allowed = description.authorized_operations
-        if allowed and not {operation, AclOperation.ALL} & set(allowed):
-            return fail(
-                subject,
-                f"{what} may not be {'read' if verb == 'read' else 'written'}: allow the user"
-                f" {operation.name.capitalize()} on it",
-            )
+        for operation in operations:
+            if allowed and not {operation, AclOperation.ALL} & set(allowed):
+                done = "read" if operation is READ else "written"
+                return fail(
+                    subject,
+                    f"{what} may not be {done}: allow the user {operation.name.capitalize()} on it",
+                )
         return ok(subject, f"{what}: {_count(count, 'partition')}")
 
     def _undescribed(self, subject: str, topic: str, what: str, error: KafkaError) -> Finding:

@@ -1,7 +1,8 @@
-"""Dead letters: writes a record to a topic, and says so only once the broker has confirmed it.
+"""Dead letters and retries: writes a record to a topic, and says so once the broker confirmed it.
 
 Purpose: ports.Parking on confluent_kafka's Producer. Key, value and the record's own headers go
-out as they came; behind them stands one set of headers that tells the story (see Told).
+out as they came; behind them stands one set of headers that tells the story (see Told), or the
+mark of a retry.
 
 Owner: the route that parks, on the loop. The producer is made at the first write and served by a
 thread of its own, so that a confirmation arrives whatever the fetch thread waits for.
@@ -28,6 +29,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from sidecar.core.retry_mark import RetryMark, marked
 from sidecar.kafka.errors import describe, is_fatal, kafka_error
 from sidecar.model import UNREADABLE_HEADERS, Header, Record
 from sidecar.ports import Story
@@ -41,6 +43,7 @@ _BATCH_BYTES: Final = 16_384
 _POLL_SECONDS: Final = 0.1
 _LOOK_SECONDS: Final = 1.0
 _PURGE_SECONDS: Final = 0.2
+_ENDED: Final = "not confirmed when the producer ended"
 
 _TOPIC_ERRORS: Final = frozenset(
     {
@@ -77,6 +80,7 @@ class Told(Enum):
 
 def told_headers(record: Record, story: Story, group: str) -> list[Header]:
     """The record's own headers in their order, then what is told of it."""
+    record = record.original
     told: dict[Told, str | int | bytes | None] = {
         Told.TOPIC: record.topic,
         Told.PARTITION: record.partition,
@@ -91,10 +95,13 @@ def told_headers(record: Record, story: Story, group: str) -> list[Header]:
         Told.LAST_ATTEMPT: round(story.last_attempt_at * 1000),
         Told.ANSWER: story.answer or None,
     }
-    own = record.headers if record.headers is not UNREADABLE_HEADERS else None
-    headers = [each for each in own or () if not each[0].startswith(PREFIX)]
+    headers = [each for each in _own_headers(record) if not each[0].startswith(PREFIX)]
     headers += [(name.value, _told(value)) for name, value in told.items() if value is not None]
     return headers
+
+
+def _own_headers(record: Record) -> list[Header]:
+    return [] if record.headers is UNREADABLE_HEADERS else record.headers or []
 
 
 def _told(value: str | int | bytes) -> bytes:
@@ -107,14 +114,15 @@ def _told(value: str | int | bytes) -> bytes:
 class DeadLetterWriter:
     """See the module.
 
-    config is librdkafka's, without callbacks; the writer adds what its invariants need. tell runs
-    a function on the loop. deadline_seconds is the longest a write stays unanswered.
+    config is librdkafka's, without callbacks; the writer adds what its invariants need. topic is
+    that of dead letters, if there is one. tell runs a function on the loop. deadline_seconds is
+    the longest a write stays unanswered.
     """
 
     def __init__(
         self,
         config: Mapping[str, object],
-        topic: str,
+        topic: str | None,
         group: str,
         tell: _Tell,
         *,
@@ -122,6 +130,7 @@ class DeadLetterWriter:
         close_seconds: float = 0.5,
     ) -> None:
         self.topic: Final = topic
+        self._name: Final = topic or group
         self._config: Final = {
             # What the source topic holds compressed may be far above the limit when it is not.
             "compression.type": "zstd",
@@ -143,13 +152,21 @@ class DeadLetterWriter:
 
     def park(self, record: Record, story: Story, done: _Done) -> None:
         """See ports.Parking."""
+        assert self.topic is not None, "parking without a dead-letter topic"
+        self._write(self.topic, record, told_headers(record, story, self._group), done)
+
+    def retry(self, record: Record, mark: RetryMark, topic: str, done: _Done) -> None:
+        """See ports.Parking."""
+        self._write(topic, record, marked(_own_headers(record.original), mark), done)
+
+    def _write(self, topic: str, record: Record, headers: list[Header], done: _Done) -> None:
         if self._closed:
-            self._tell(done, f"{self.topic}: the writer is closed")
+            self._tell(done, f"{topic}: the writer is closed")
             return
         try:
-            self._current().write(record, told_headers(record, story, self._group), done)
+            self._current().write(topic, record, headers, done)
         except KafkaException as error:
-            self._tell(done, f"{self.topic}: {describe(kafka_error(error))}")
+            self._tell(done, f"{topic}: {describe(kafka_error(error))}")
 
     async def close(self) -> None:
         """Wait a bounded time for what is unconfirmed, then answer the rest with an error."""
@@ -165,12 +182,12 @@ class DeadLetterWriter:
     def _current(self) -> _Client:
         client = self._client
         if client is not None and client.dead:
-            log.warning("%s: the producer died and is made anew: %s", self.topic, client.dead)
+            log.warning("%s: the producer died and is made anew: %s", self._name, client.dead)
             self._retired = [each for each in self._retired if each.running] + [client]
             client = None
         if client is None:
             client = self._client = _Client(
-                self._config, self.topic, self._tell, self._deadline_seconds, self._close_seconds
+                self._config, self._name, self._tell, self._deadline_seconds, self._close_seconds
             )
         return client
 
@@ -184,50 +201,49 @@ class _Client:
     def __init__(
         self,
         config: Mapping[str, object],
-        topic: str,
+        name: str,
         tell: _Tell,
         deadline_seconds: float,
         close_seconds: float,
     ) -> None:
         self.dead = ""  # why it takes no further write
-        self._topic = topic
         self._tell = tell
         self._deadline_seconds = deadline_seconds
         self._close_seconds = close_seconds
         self._numbers = itertools.count()
-        self._unanswered: dict[int, _Done] = {}
+        self._unanswered: dict[int, tuple[str, _Done]] = {}  # the topic, and who waits
         self._trouble = ""
         self._stopping = False
-        self._topic_refused = False
+        self._refused: set[str] = set()  # topics
         self._producer: Producer | None = Producer({**config, "error_cb": self._on_error})
         # A daemon: a client that does not end must not hold the end of the process.
-        self._thread = threading.Thread(target=self._run, name=f"park-{topic}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"park-{name}", daemon=True)
         self._thread.start()
 
     @property
     def running(self) -> bool:
         return self._thread.is_alive()
 
-    def write(self, record: Record, headers: list[Header], done: _Done) -> None:
+    def write(self, topic: str, record: Record, headers: list[Header], done: _Done) -> None:
         number = next(self._numbers)
         size = record.size
 
         def reported(error: KafkaError | None, _message: Message) -> None:
-            self._answer(number, None if error is None else self._refusal(error, size))
+            self._answer(number, None if error is None else self._refusal(topic, error, size))
 
-        self._unanswered[number] = done
+        self._unanswered[number] = (topic, done)
         producer = self._producer
         try:
             if producer is not None:
                 producer.produce(
-                    self._topic, record.value, record.key, on_delivery=reported, headers=[*headers]
+                    topic, record.value, record.key, on_delivery=reported, headers=[*headers]
                 )
         except BufferError:
-            self._answer(number, f"{self._topic}: too many writes are waiting for the broker")
+            self._answer(number, "too many writes are waiting for the broker")
         except KafkaException as error:
-            self._answer(number, self._refusal(kafka_error(error), size))
+            self._answer(number, self._refusal(topic, kafka_error(error), size))
         if self._producer is None:  # it ended meanwhile, and may not have seen this one
-            self._answer(number, self._ended())
+            self._answer(number, _ENDED)
 
     def stop(self) -> None:
         """Let the thread end; it waits a bounded time for what is unconfirmed."""
@@ -236,7 +252,7 @@ class _Client:
     def join(self, patience_seconds: float) -> None:
         """Wait for the thread; afterwards everything is answered."""
         self._thread.join(patience_seconds)
-        self._answer_rest(self._ended())
+        self._answer_rest()
 
     # --- the thread ---------------------------------------------------------------------------
 
@@ -246,7 +262,7 @@ class _Client:
         try:
             while not self._stopping and not self.dead:
                 producer.poll(_POLL_SECONDS)
-                if self._topic_refused:
+                if self._refused:
                     self._look_again(producer)
             producer.flush(self._close_seconds)
             producer.purge()
@@ -256,13 +272,12 @@ class _Client:
         finally:
             self.dead = self.dead or "its thread ended"
             self._producer = producer = None
-            self._answer_rest(self._ended())
+            self._answer_rest()
 
     def _look_again(self, producer: Producer) -> None:
         """A topic once refused stays so in the client until it asks the broker again."""
-        self._topic_refused = False
         with contextlib.suppress(KafkaException):
-            producer.list_topics(self._topic, _LOOK_SECONDS)
+            producer.list_topics(self._refused.pop(), _LOOK_SECONDS)
 
     def _on_error(self, error: KafkaError) -> None:
         if is_fatal(error):
@@ -270,33 +285,28 @@ class _Client:
         else:
             self._trouble = describe(error)
 
-    def _ended(self) -> str:
-        return f"{self._topic}: not confirmed when the producer ended"
-
-    def _answer_rest(self, error: str) -> None:
+    def _answer_rest(self) -> None:
         for number in list(self._unanswered):
-            self._answer(number, error)
+            self._answer(number, _ENDED)
 
     def _answer(self, number: int, error: str | None) -> None:
-        done = self._unanswered.pop(number, None)
+        topic, done = self._unanswered.pop(number, ("", None))
         if done is not None:
-            self._tell(done, error)
+            self._tell(done, None if error is None else f"{topic}: {error}")
 
-    def _refusal(self, error: KafkaError, size: int) -> str:
+    def _refusal(self, topic: str, error: KafkaError, size: int) -> str:
         """One line: what went wrong with the write, and where the operator can look."""
         if is_fatal(error):
             self.dead = describe(error)
-        self._topic_refused |= error.code() in _TOPIC_ERRORS
+        if error.code() in _TOPIC_ERRORS:
+            self._refused.add(topic)
         match error.code():
             case KafkaError.MSG_SIZE_TOO_LARGE:
-                detail = (
+                return (
                     f"the record ({size} bytes, and the headers that tell its story) is too"
                     " large: raise max.message.bytes of the topic"
                 )
             case KafkaError._MSG_TIMED_OUT:
-                detail = f"not confirmed within {self._deadline_seconds:g} s"
-                if self._trouble:
-                    detail += f" ({self._trouble})"
-            case _:
-                detail = describe(error)
-        return f"{self._topic}: {detail}"
+                trouble = f" ({self._trouble})" if self._trouble else ""
+                return f"not confirmed within {self._deadline_seconds:g} s{trouble}"
+        return describe(error)

@@ -29,6 +29,7 @@ from typing import Final, Self
 from confluent_kafka import KafkaException, Producer, cimpl
 
 from sidecar.errors import SourceError
+from sidecar.kafka.retry_topics import PARTITIONS
 from sidecar.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -144,8 +145,8 @@ class EmbeddedBroker:
 def embedded_broker(settings: Settings) -> Iterator[Settings]:
     """Start a broker with the routes' topics; the settings that reach it, and its address told."""
     with EmbeddedBroker() as broker:
-        for topic in _topics(settings):
-            broker.create_topic(topic, FALLBACK_PARTITIONS)
+        for topic, partitions in _topics(settings).items():
+            broker.create_topic(topic, partitions)
         address = broker.bootstrap_servers
         log.info("embedded broker at %s", address, extra={"bootstrap_servers": address})
         sys.stdout.write(
@@ -161,13 +162,15 @@ def embedded_broker(settings: Settings) -> Iterator[Settings]:
         yield settings.model_copy(update={"kafka": MappingProxyType(kafka)})
 
 
-def _topics(settings: Settings) -> list[str]:
-    topics: list[str] = []
+def _topics(settings: Settings) -> dict[str, int]:
+    """Their numbers of partitions by name."""
+    topics: dict[str, int] = {}
     for route in settings.routes:
-        topics += route.topics or ()
+        topics |= dict.fromkeys(route.topics or (), FALLBACK_PARTITIONS)
         if route.dead_letter is not None:
-            topics.append(route.dead_letter.topic)
-    return list(dict.fromkeys(topics))
+            topics[route.dead_letter.topic] = FALLBACK_PARTITIONS
+        topics |= {topic.name: PARTITIONS for topic in settings.retry_topics(route)}
+    return topics
 
 
 def _library() -> ctypes.CDLL | None:

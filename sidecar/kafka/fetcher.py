@@ -16,7 +16,9 @@ Invariants:
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from threading import Thread
 from typing import Final
 
@@ -25,9 +27,10 @@ from sidecar.core.intake import Intake
 from sidecar.core.places import Places
 from sidecar.errors import FatalSource, SourceError
 from sidecar.kafka.committer import Committer
+from sidecar.kafka.retry_reader import Due, RetryReader
 from sidecar.kafka.starting_positions import NOT_FOUND, Found, StartingPositions
 from sidecar.logs import RateLimited, WithFields, gist
-from sidecar.model import Assignment, Partition, Record, Start
+from sidecar.model import Assignment, Partition, Record, RetryTopic, Start
 from sidecar.ports import FetchSink, Mailbox, Message, RecordSource
 
 log = logging.getLogger(__name__)
@@ -45,6 +48,8 @@ class Fetcher:
     tell runs a function on the loop; clock gives monotonic seconds. clears_before_dispatch: the
     route commits before it dispatches, so the loop's answer to a batch is a Clear to be carried
     out at once. from_end: where the group has no position, start at the end of the partition.
+    retry_topics are those among the source's that are read when their records are due, by
+    wall_clock (Unix seconds). prepare is called before the group is joined.
     """
 
     def __init__(
@@ -59,6 +64,9 @@ class Fetcher:
         revoke_seconds: float,
         clears_before_dispatch: bool,
         from_end: bool = False,
+        retry_topics: Sequence[RetryTopic] = (),
+        wall_clock: Callable[[], float] = time.time,
+        prepare: Callable[[], None] = lambda: None,
         name: str = "",
     ) -> None:
         self._log = WithFields(log, {"route": name})
@@ -74,8 +82,13 @@ class Fetcher:
         self._intake = Intake(places)
         self._owned: dict[Partition, Assignment] = {}
         # A done-map is of use where commits come after what they are about.
+        self._retries = RetryReader(source, retry_topics, wall_clock)
+        self._prepare = prepare
         self._starting = StartingPositions(
-            source, from_end=from_end, with_topic_ids=not clears_before_dispatch
+            source,
+            from_end=from_end,
+            with_topic_ids=not clears_before_dispatch,
+            own_topics=self._retries.topics,
         )
         self._committer = Committer(
             source,
@@ -122,6 +135,7 @@ class Fetcher:
         self._tell(self._sink.ended, error)
 
     def start(self) -> None:
+        self._prepare()
         self._source.subscribe(self)
 
     @property
@@ -135,13 +149,17 @@ class Fetcher:
             return
         now = self.last_step_at = self._clock()
         self._committer.read_back(now)
+        if woken := self._retries.wake():
+            self._resume_woken(woken)
         if now - self._reported_at >= REPORT_SECONDS:
             self._reported_at = now
             self._reset_out_of_range()
             self._report_positions()
             self.ends = self._source.ends(list(self._owned))
             all_paused = self._draining or self._intake.all_paused
-            self.paused = frozenset(self._owned.values() if all_paused else self._paused)
+            asleep = (self._owned[partition] for partition in self._retries.asleep)
+            paused = self._owned.values() if all_paused else chain(self._paused, asleep)
+            self.paused = frozenset(paused)
         if self._draining or self._intake.all_paused:
             self._idle_poll()
         else:
@@ -167,7 +185,7 @@ class Fetcher:
         greedy, patient = self._intake.review(now, self._owned.values(), self._paused)
         if patient:
             self._paused.difference_update(patient)
-            self._source.resume([assignment.partition for assignment in patient])
+            self._resume(assignment.partition for assignment in patient)
         if greedy:
             self._paused.update(greedy)
             self._source.pause([assignment.partition for assignment in greedy])
@@ -177,11 +195,11 @@ class Fetcher:
         elif (room := self._await_room(room)) > 0:
             messages = self._source.poll(room, 0.0 if self._unanswered else POLL_SECONDS)
             if messages:
-                self._hand_over(messages)
+                self._hand_over(*self._retries.sort_out(messages))
             elif self._unanswered:
                 self._serve_for(ROOM_WAIT_SECONDS)
 
-    def _hand_over(self, messages: Sequence[Message]) -> None:
+    def _hand_over(self, messages: Sequence[Message], returned: Sequence[Due] = ()) -> None:
         records: list[Record] = []
         size_of_all = largest = 0
         owned = self._owned
@@ -199,6 +217,13 @@ class Fetcher:
             if size > largest:  # noqa: PLR1730 - runs for every record
                 largest = size
             records.append(Record(assignment, offset, timestamp_ms, key, value, headers, size))
+        for due in returned:
+            record = self._retries.record(owned[due.message.partition], due)
+            record.assignment.fetched += 1
+            record.assignment.next_offset = record.offset + 1
+            size_of_all += record.size
+            largest = max(largest, record.size)
+            records.append(record)
         self._intake.note_size(largest)
         self._places.taken_bytes += size_of_all
         self._places.taken += len(records)
@@ -235,7 +260,17 @@ class Fetcher:
                 self._source.seek(message.partition, offset)
         if not self._draining and self._intake.should_resume_all():
             self._paused.clear()
-            self._source.resume(list(self._owned))
+            self._resume(self._owned)
+
+    def _resume(self, partitions: Iterable[Partition]) -> None:
+        """But for those that sleep until something of them is due."""
+        asleep = self._retries.asleep
+        self._source.resume([each for each in partitions if each not in asleep])
+
+    def _resume_woken(self, woken: Iterable[Partition]) -> None:
+        """But for those that are paused for another reason."""
+        if not self._draining and not self._intake.all_paused:
+            self._source.resume([each for each in woken if self._owned[each] not in self._paused])
 
     def _report_positions(self) -> None:
         """Tell the loop where the consumer stands, past what holds no record."""
@@ -373,13 +408,14 @@ class Fetcher:
         self._tell(self._sink.lost, [assignment])
         start = Start(self._adopt(partition, offset), offset, committed=False)
         if not self._intake.all_paused:
-            self._source.resume([partition])  # the old epoch may have been paused for its greed
+            self._resume([partition])  # the old epoch may have been paused for its greed
         self._tell(self._sink.assigned, [start])
 
     def _adopt(self, partition: Partition, offset: int) -> Assignment:
         epoch = self._epochs[partition] = self._epochs.get(partition, 0) + 1
         assignment = self._owned[partition] = Assignment(partition, epoch)
         assignment.next_offset = offset
+        self._retries.adopt(partition)
         return assignment
 
     def _disown(self, partitions: Iterable[Partition]) -> list[Assignment]:
@@ -387,6 +423,7 @@ class Fetcher:
         self._paused.difference_update(leaving)
         for assignment in leaving:
             self._reported.pop(assignment, None)
+            self._retries.forget(assignment.partition)
         if not self._owned:
             self._unanswered = False  # what was handed over is given back
         return leaving

@@ -6,7 +6,7 @@ between two calls.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from sidecar.model import Partition
@@ -31,14 +31,23 @@ NOT_FOUND: Final = Found(-1, committed=False)
 class StartingPositions:
     """Methods raise SourceError where the broker does not answer.
 
-    from_end: where the group has no position, start at the end of the partition. with_topic_ids:
-    the group commits done-maps, which nobody can read without the topic's id.
+    from_end: where the group has no position, start at the end of the partition; not so in the
+    group's own topics, which hold nothing but what it has still to do. with_topic_ids: the group
+    commits done-maps, which nobody can read without the topic's id.
     """
 
-    def __init__(self, source: RecordSource, *, from_end: bool, with_topic_ids: bool) -> None:
+    def __init__(
+        self,
+        source: RecordSource,
+        *,
+        from_end: bool,
+        with_topic_ids: bool,
+        own_topics: Collection[str] = (),
+    ) -> None:
         self._source: Final = source
         self._from_end: Final = from_end
         self._with_topic_ids: Final = with_topic_ids
+        self._own_topics: Final = own_topics
 
     def find(self, partitions: Sequence[Partition]) -> dict[Partition, Found]:
         committed = self._source.committed(partitions, REQUEST_SECONDS)
@@ -65,9 +74,9 @@ class StartingPositions:
         added, or lost its position, while the group was there. knows keeps what was asked before.
         """
         low, high = self._source.watermarks(partition, REQUEST_SECONDS)
-        if not self._from_end:
-            return low
         topic = partition.topic
+        if not self._from_end or topic in self._own_topics:
+            return low
         if topic not in knows:
             knows[topic] = self._source.group_knows(topic, REQUEST_SECONDS)
         return low if knows[topic] else high

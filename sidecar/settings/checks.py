@@ -18,6 +18,7 @@ from sidecar.core.target import Scheme
 from sidecar.core.topic_names import LEGAL_TOPIC
 from sidecar.errors import Problem
 from sidecar.model import Guarantee, OnExhausted
+from sidecar.settings.retry_checks import retry_problems, retry_topic_problems
 
 if TYPE_CHECKING:
     from sidecar.settings.contract import TlsSettings
@@ -38,6 +39,7 @@ def route_problems(route: RouteSettings) -> list[Problem]:
         *_source_problems(route),
         *_guarantee_problems(route),
         *_failure_problems(route),
+        *retry_problems(route),
         *_contract_problems(route),
         *_batch_problems(route),
         *_tls_problems(route),
@@ -113,7 +115,7 @@ def _failure_problems(route: RouteSettings) -> Iterator[Problem]:
     if dead_letter is not None:
         if not LEGAL_TOPIC.fullmatch(dead_letter.topic):
             yield Problem("dead_letter.topic", f"{dead_letter.topic!r} is not a legal topic name")
-        elif reads(route, dead_letter.topic):
+        elif route.reads(dead_letter.topic):
             yield Problem(
                 "dead_letter.topic",
                 f"{dead_letter.topic!r} is read by the same route, which would be a loop: choose"
@@ -206,18 +208,12 @@ def _unreadable(tls: TlsSettings) -> Iterator[Problem]:
             )
 
 
-def reads(route: RouteSettings, topic: str) -> bool:
-    """True if the route consumes a topic of this name."""
-    if route.pattern is not None:
-        return re.match(route.pattern, topic) is not None
-    return topic in (route.topics or ())
-
-
 def settings_problems(settings: Settings) -> list[Problem]:
     return [
         *_group_id_problems(settings),
         *_pair_problems(settings),
         *_loop_problems(settings),
+        *retry_topic_problems(settings),
         *_time_problems(settings),
     ]
 
@@ -238,8 +234,8 @@ def _pair_problems(settings: Settings) -> Iterator[Problem]:
         if settings.group_of(one) == settings.group_of(other):
             shared = sorted(
                 {
-                    *(topic for topic in one.topics or () if reads(other, topic)),
-                    *(topic for topic in other.topics or () if reads(one, topic)),
+                    *(topic for topic in one.topics or () if other.reads(topic)),
+                    *(topic for topic in other.topics or () if one.reads(topic)),
                 }
             )
             if shared:
@@ -257,7 +253,7 @@ def _loop_problems(settings: Settings) -> Iterator[Problem]:
         topic = route.dead_letter.topic
         path = f"routes[{index}].dead_letter.topic"
         for other_index, other in enumerate(settings.routes):
-            if other is route or not reads(other, topic):
+            if other is route or not other.reads(topic):
                 continue
             if other.pattern is not None:
                 yield Problem(
@@ -265,7 +261,7 @@ def _loop_problems(settings: Settings) -> Iterator[Problem]:
                     f"{topic!r} matches the pattern of routes[{other_index}], which would deliver"
                     " dead letters: choose a name that it does not match",
                 )
-            elif other.dead_letter is not None and reads(route, other.dead_letter.topic):
+            elif other.dead_letter is not None and route.reads(other.dead_letter.topic):
                 yield Problem(
                     path,
                     f"{topic!r} is read by routes[{other_index}], whose dead letters come back"

@@ -51,6 +51,7 @@ def test_a_sound_setup_is_well(kafka: KafkaOperations, topic: TopicFactory, grou
         f"ok    kafka: {kafka.bootstrap_servers}: 1 broker",
         f"ok    route r: topic {source}: 3 partitions",
         f"ok    route r: dead-letter topic {dead}: 1 partition",
+        f"ok    route r: retry topic r.{group}.retry.0s is made at the start",
         f"ok    route r: {offsets}; the others begin at the earliest record",
     ]
 
@@ -82,6 +83,27 @@ def test_missing_topics_are_told_with_the_way_out(kafka: KafkaOperations, group:
     ]
     # Asking must not create what is asked for.
     assert "missing.source" not in kafka.admin.list_topics(timeout=10).topics
+
+
+def test_retry_topics_that_somebody_else_makes_are_told_with_what_they_need(
+    kafka: KafkaOperations, topic: TopicFactory, group: str
+) -> None:
+    """And are no part of what the pattern finds."""
+    prefix = f"p{uuid.uuid4().hex[:6]}"
+    topic(1, name=prefix)
+    there = topic(2, name=f"{prefix}.later")
+    tiers = [{"delay_seconds": 60}, {"delay_seconds": 600, "topic": there}]
+    route = {"pattern": f"^{prefix}", "retry": {"topics": tiers, "create_topics": False}}
+    found = check(kafka.bootstrap_servers, group, route)
+    made = "create it with 1 partition, cleanup.policy=delete, retention.ms="
+    assert failures(found) == [
+        f"retry topic r.{group}.retry.0s does not exist: {made}604800000",
+        f"retry topic r.{group}.retry.60s does not exist: {made}604860000",
+    ]
+    assert f"ok    route r: retry topic {there}: 2 partitions" in lines(found)
+    assert f"ok    route r: pattern ^{prefix} matches 1 topic" in lines(found)
+    permitted = {**route, "retry": {"topics": tiers}}
+    assert failures(check(kafka.bootstrap_servers, group, permitted)) == []
 
 
 def test_a_pattern_is_tried(kafka: KafkaOperations, topic: TopicFactory, group: str) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from tests.rig.journal import Journal
 from tests.rig.kafka import KafkaCluster
 from tests.rig.operations import KafkaOperations
 from tests.rig.processes import Scene, Sidecar, config, route
+from tests.rig.scripted_app import ScriptedApp
 from tests.rig.waiting import eventually
 
 PARTITIONS = 6
@@ -252,6 +254,47 @@ def broker(
             yield Line(name, number, verdict.lost == 0 and same_process and code == 0, figures)
 
 
+def retries(
+    kafka: KafkaCluster, directory: Path, seed: int, first: int, last: int
+) -> Iterator[Line]:
+    """Retry topics of 1 s and 25 s where polling may pause for 10 s: gaps, and no rebalance."""
+    for number in range(first, last):
+        topic = f"retries-{seed}-{time.time_ns()}"
+        kafka.create_topic(topic, 1)
+        kafka.produce(topic, [b"%d" % each for each in range(20)])
+        with ScriptedApp(lambda request: 500 if request.attempt < 3 else 204) as app:
+            tiers = [{"delay_seconds": 1}, {"delay_seconds": 25}]
+            what = config(
+                kafka.bootstrap_servers,
+                topic,
+                [route(topic, app.port, retry={"max_attempts": 1, "topics": tiers})],
+                max_poll_interval_ms=10_000,
+                session_timeout_ms=6000,
+            )
+            with Scene(directory) as scene:
+                sidecar = scene.sidecar(what, f"retries-{number}")
+                app.until(lambda seen: len(seen) == 60, within=90)
+                rebalances = sidecar.route()["counters"]["rebalances"]
+                code = sidecar.stop()
+        times: dict[bytes, list[float]] = {}
+        for each in app.requests:
+            times.setdefault(each.body, []).append(each.at)
+        late = [
+            gap - delay
+            for seen in times.values()
+            for (before, after), delay in zip(pairwise(seen), (1, 25), strict=True)
+            for gap in [after - before]
+        ]
+        figures = {
+            "records": len(times),
+            "rebalances": rebalances,
+            "earliest_s": round(min(late), 3),
+            "latest_s": round(max(late), 3),
+            "exit": code,
+        }
+        yield Line("retries", number, min(late) >= 0 and max(late) <= 1 and not rebalances, figures)
+
+
 Scenario = Callable[[KafkaCluster, Path, int, int, int], Iterator[Line]]
 
 
@@ -271,6 +314,7 @@ SCENARIOS: dict[str, tuple[Scenario, int, int]] = {
     "members-eager": (_with(members, "eager"), 30, 1),
     "members-cooperative": (_with(members, "cooperative"), 30, 1),
     "members-consumer": (_with(members, "consumer"), 30, 1),
+    "retries": (retries, 3, 1),
     "broker-stopped": (_with(broker, "stopped"), 1, 1),
     "broker-leader_killed": (_with(broker, "leader_killed"), 1, 3),
 }

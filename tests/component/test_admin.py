@@ -64,10 +64,22 @@ ORDERS: Final = RouteStatus(
     exposure=ExposureStatus(would_lose=0, would_repeat=7),
     availability=AvailabilityStatus(AppState.UP, NOON, ""),
     causes=[Cause(CauseName.EXECUTORS_BUSY, NOON, "all are busy", "raise the number")],
-    counters=CountersStatus(100, 90, 4, 3, 0, 2, 0, 1, 1, 0, 0, {"status_retry": 4}),
+    counters=CountersStatus(100, 90, 4, 3, 2, 1, 0, 2, 0, 1, 1, 0, 0, {"status_retry": 4}),
 )
 PARTITION: Final = PartitionStatus(
-    "orders", "orders", 0, 1, 40, 42, 8, 3, None, None, oldest_offset=42, oldest_age_seconds=1.5
+    "orders",
+    "orders",
+    0,
+    1,
+    40,
+    42,
+    8,
+    3,
+    None,
+    None,
+    oldest_offset=42,
+    oldest_age_seconds=1.5,
+    delay_seconds=None,
 )
 
 

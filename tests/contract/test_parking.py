@@ -14,8 +14,9 @@ from typing import Any, Final, Protocol
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
+from sidecar.core.retry_mark import RETRY_MARK, RetryMark, marked, read_mark
 from sidecar.kafka.dead_letters import TEXT_BYTES, DeadLetterWriter, Told
-from sidecar.model import Assignment, Header, Partition, Record
+from sidecar.model import Assignment, Header, Partition, Record, ReturnedRecord
 from sidecar.ports import Parking, Story
 from tests.conftest import TopicFactory
 from tests.fakes.faulty_broker import FaultyBroker
@@ -68,6 +69,12 @@ class Place(Protocol):
 
     def read(self) -> list[Parked]: ...
 
+    @property
+    def retry_topic(self) -> str: ...
+
+    def retried(self) -> list[Parked]:
+        """What was written to it."""
+
     def set_down(self, down: bool) -> None: ...
 
 
@@ -83,6 +90,14 @@ class FakePlace:
         assert self.parking is not None
         return self.parking.parked
 
+    @property
+    def retry_topic(self) -> str:
+        return "later"
+
+    def retried(self) -> list[Parked]:
+        assert self.parking is not None
+        return [each.record for each in self.parking.retried if each.topic == self.retry_topic]
+
     def set_down(self, down: bool) -> None:
         assert self.parking is not None
         self.parking.error = "down" if down else None
@@ -91,8 +106,16 @@ class FakePlace:
 class ClientPlace:
     """What the two that are reached through a client have in common."""
 
-    def __init__(self, address: str, topic: str, switch: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        address: str,
+        topic: str,
+        switch: Callable[[bool], None],
+        create: Callable[[str], object],
+    ) -> None:
         self.address = address
+        self._retry_topic = ""
+        self._create = create
         self.topic = topic
         self._switch = switch
 
@@ -113,6 +136,16 @@ class ClientPlace:
 
     def read(self, topic: str = "") -> list[Parked]:
         return [parked for lane in self.lanes(topic).values() for parked in lane]
+
+    @property
+    def retry_topic(self) -> str:
+        if not self._retry_topic:
+            self._retry_topic = f"later-{uuid.uuid4().hex[:8]}"
+            self._create(self._retry_topic)
+        return self._retry_topic
+
+    def retried(self) -> list[Parked]:
+        return self.read(self.retry_topic)
 
     def lanes(self, topic: str = "") -> dict[int, list[Parked]]:
         """What lies in each partition."""
@@ -169,13 +202,19 @@ def embedded(faulty_broker: FaultyBroker) -> Iterator[ClientPlace]:
     def switch(down: bool) -> None:
         (faulty_broker.set_down if down else faulty_broker.set_up)()
 
-    yield ClientPlace(faulty_broker.bootstrap_servers, topic, switch)
+    yield ClientPlace(
+        faulty_broker.bootstrap_servers,
+        topic,
+        switch,
+        lambda name: faulty_broker.create_topic(name, 1),
+    )
     faulty_broker.set_up()
 
 
 @pytest.fixture
 def real(kafka: KafkaOperations, topic: TopicFactory) -> ClientPlace:
-    return ClientPlace(kafka.bootstrap_servers, topic(3, name="parked"), no_switch)
+    name = topic(3, name="parked")
+    return ClientPlace(kafka.bootstrap_servers, name, no_switch, kafka.create_topic)
 
 
 @pytest.fixture
@@ -185,7 +224,8 @@ def breakable(breakable_kafka: KafkaCluster, topic: TopicFactory) -> ClientPlace
         (node.pause if down else node.resume)()
 
     name = topic(3, name="parked", on=breakable_kafka)
-    return ClientPlace(breakable_kafka.bootstrap_servers, name, switch)
+    create = breakable_kafka.create_topic
+    return ClientPlace(breakable_kafka.bootstrap_servers, name, switch, create)
 
 
 def place_of(request: pytest.FixtureRequest) -> Place:
@@ -218,6 +258,13 @@ class Desk:
         """The answers to these, in the order in which they came."""
         before = len(self.answers)
         self.send(*records, story=story)
+        self.wait()
+        return self.answers[before:]
+
+    def retry(self, record: Record, mark: RetryMark, topic: str) -> list[str | None]:
+        before = len(self.answers)
+        self._asked += 1
+        self.parking.retry(record, mark, topic, self.answers.append)
         self.wait()
         return self.answers[before:]
 
@@ -339,6 +386,45 @@ def test_each_write_is_answered_once_and_later(place: Place, open_desk: OpenDesk
     assert desk.loop.idle()
     assert desk.answers == [None] * 200
     assert {each.value for each in place.read()} == {b"%d" % number for number in range(200)}
+
+
+MARK: Final = RetryMark("orders", 7, 42, 1_700_000_000_000, 3, 1_500, 99_000)
+
+
+@pytest.mark.parametrize("forged", [False, True])
+def test_record_that_is_retried_is_as_it_was_with_the_mark_behind(
+    place: Place, open_desk: OpenDesk, forged: bool
+) -> None:
+    """A null value stays null; a mark of somebody else's is a header like any other."""
+    headers: list[Header] = [("a", None), ("b", b"\xff"), ("a", b"")]
+    if forged:
+        headers.append((RETRY_MARK, b'{"attempts": 900}'))
+    desk = open_desk(place)
+    assert desk.retry(record(None, b"", headers), MARK, place.retry_topic) == [None]
+    (retried,) = place.retried()
+    assert (retried.key, retried.value) == (b"", None)
+    assert retried.headers[:-1] == headers
+    assert read_mark(retried.headers) == MARK
+
+
+def test_returned_record_is_written_as_its_original(place: Place, open_desk: OpenDesk) -> None:
+    """To the next retry topic and to the dead letters: one mark, the first coordinates."""
+    returned = ReturnedRecord(
+        Assignment(Partition("later", 0), 1), 3, 9, b"k", b"v", marked([("a", b"1")], MARK), 9
+    )
+    returned.original = record(b"v", b"k", [("a", b"1")])
+    returned.attempts, returned.first_attempt_ms, returned.tier = 3, 1_500, 1
+    desk = open_desk(place)
+    assert desk.park(returned) == [None]
+    assert desk.retry(returned, MARK, place.retry_topic) == [None]
+    (parked,), (retried,) = place.read(), place.retried()
+    assert parked.headers[0] == ("a", b"1")
+    assert (told(parked)["sidecar-dlq-topic"], told(parked)["sidecar-dlq-offset"]) == (
+        b"orders",
+        b"42",
+    )
+    assert RETRY_MARK not in dict(parked.headers)
+    assert [name for name, _ in retried.headers] == ["a", RETRY_MARK]
 
 
 def test_closed_writer_refuses(place: Place, open_desk: OpenDesk) -> None:

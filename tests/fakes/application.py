@@ -19,7 +19,7 @@ REFUSED_SECONDS: Final = 0.001
 
 
 class Request(NamedTuple):
-    """What the application saw. attempt is what the sidecar told it."""
+    """What the application saw: the original record; attempt is what the sidecar told it."""
 
     at: float
     member: str
@@ -102,7 +102,7 @@ class FakeSlot:
     def send_batch(
         self, batch: Sequence[tuple[Record, int]], done: Callable[[Result], None]
     ) -> None:
-        assert len({record.topic for record, _ in batch}) == 1, "a batch is of one topic"
+        assert len({record.original.topic for record, _ in batch}) == 1, "a batch is of one topic"
         self._app.batches.append([record.offset for record, _ in batch])
         self._send(batch, done, self._reply_to_all)
 
@@ -144,9 +144,9 @@ class FakeSlot:
             Request(
                 self._sent_at,
                 app.member,
-                record.assignment.partition,
-                record.offset,
-                attempt,
+                record.original.assignment.partition,
+                record.original.offset,
+                attempt + record.attempts,
                 record.value,
             )
             for record, attempt in batch

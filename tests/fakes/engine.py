@@ -18,11 +18,12 @@ from random import Random
 from typing import Any, Final
 
 from sidecar.core.places import Places
+from sidecar.core.retry_mark import RetryMark, marked
 from sidecar.dispatch.at_most_once import AtMostOnce
 from sidecar.dispatch.route import Phase, Route
 from sidecar.errors import SourceError
 from sidecar.kafka.fetcher import Fetcher
-from sidecar.model import Assignment, Guarantee, OnExhausted, Partition, Record
+from sidecar.model import Assignment, Guarantee, OnExhausted, Partition, Record, RetryTopic
 from sidecar.ports import Committed, Message, SourceListener, Story
 from sidecar.settings import DeadLetterSettings, RouteSettings
 from tests.fakes.application import Behaviour, FakeApp, FakeDelivery, Reply, Request, answer
@@ -47,7 +48,7 @@ class SteppedSource(FakeSource):
         super().__init__(
             world.broker,
             GROUP,
-            member.settings.topics,
+            [*(member.settings.topics or ()), *(each.name for each in world.retry_topics)],
             protocol=protocol,
             name=member.name,
             clock=member.clock.time,
@@ -66,7 +67,11 @@ class SteppedSource(FakeSource):
         messages = super().poll(limit, 0.0)
         self._world.judge.commits()
         if messages:
-            self.last_batch_bytes = sum(len(message.value or b"") for message in messages)
+            self.last_batch_bytes = sum(
+                len(message.value or b"")
+                + sum(len(name) + len(value or b"") for name, value in message.headers or ())
+                for message in messages
+            )
         for message in messages:
             self._world.judge.handed_over(self.member, message.partition, message.offset)
         return messages
@@ -93,6 +98,7 @@ class SteppedSource(FakeSource):
 class JudgedParking(FakeParking):
     def __init__(self, member: Member) -> None:
         super().__init__(member.clock.call_soon_threadsafe)
+        self._world = member.world
         self._judge = member.world.judge
         self._name = member.name
 
@@ -105,6 +111,18 @@ class JudgedParking(FakeParking):
             done(error)
 
         super().park(record, story, told)
+
+    def retry(self, record: Record, mark: RetryMark, topic: str, done: Done) -> None:
+        self._judge.moving(self._name, record)
+
+        def told(error: str | None) -> None:
+            if error is None:
+                headers = marked(record.original.headers or [], mark)
+                self._world.broker.produce(topic, 0, record.value, key=record.key, headers=headers)
+                self._judge.was_moved(record)
+            done(error)
+
+        super().retry(record, mark, topic, told)
 
 
 class RevocationWatch:
@@ -151,9 +169,10 @@ class Member:
             wall_clock=world.wall_clock,
             random=world.random,
             delivery=FakeDelivery(self.app),
-            parking=self.parking if settings.dead_letter is not None else None,
+            parking=self.parking if settings.dead_letter or world.retry_topics else None,
             mailbox=self.mailbox,
             places=self.places,
+            retry_topics=world.retry_topics,
             start_fetching=self._start_fetching,
             failed=self._failed,
             ended=self._ended,
@@ -168,6 +187,8 @@ class Member:
             revoke_seconds=world.revoke_seconds,
             clears_before_dispatch=not self.keeps,
             from_end=world.from_end,
+            retry_topics=world.retry_topics,
+            wall_clock=world.wall_clock,
         )
         self.fetching = False
         self.hanging = False  # the fetch thread takes no step
@@ -308,6 +329,12 @@ class World:
             threshold=threshold,
             **settings,
         )
+        delays = [topic.delay_seconds for topic in self.settings.retry.topics]
+        self.retry_topics: Final = [
+            RetryTopic(f"retry.{delay:g}s", delay) for delay in ((0.0, *delays) if delays else ())
+        ]
+        for topic in self.retry_topics:
+            self.broker.create_topic(topic.name)
         self.judge: Final = Judge(self.broker, GROUP, self.settings)
         self.moves: Sequence[float | None] = MOVES
         self.members: list[Member] = []
@@ -384,8 +411,11 @@ class World:
 
     def lag(self) -> int:
         """What an onlooker of the group sees: log ends minus committed offsets."""
-        logs = self.broker.topics[TOPIC].logs
-        return sum(log.end - (self.committed(n).offset or log.start) for n, log in enumerate(logs))
+        return sum(
+            log.end - (self.broker.committed(GROUP, name, number).offset or log.start)
+            for name in (TOPIC, *(topic.name for topic in self.retry_topics))
+            for number, log in enumerate(self.broker.topics[name].logs)
+        )
 
     @property
     def requests(self) -> list[Request]:

@@ -27,6 +27,7 @@ from sidecar.dispatch.executors import ExecutorPool, RecordExecutor
 from sidecar.dispatch.parker import Parker
 from sidecar.dispatch.route import Route
 from sidecar.kafka.fetcher import Fetcher
+from sidecar.kafka.retry_reader import RetryReader
 from sidecar.model import Answer, Assignment, Guarantee, Outcome, Position, Result
 from sidecar.ports import CommitResult
 
@@ -169,10 +170,18 @@ def _none_named(right: Callable[..., Any], *args: Any, **named: Any) -> Any:
 
 
 def _first_is_lost(
-    right: Callable[[Fetcher, Sequence[Any]], None], fetcher: Fetcher, messages: Sequence[Any]
+    right: Callable[..., None], fetcher: Fetcher, messages: Sequence[Any], due: Sequence[Any]
 ) -> None:
     """The first record of a batch is lost on the way."""
-    right(fetcher, messages[1:] if len(messages) > 5 else messages)
+    right(fetcher, messages[1:] if len(messages) > 5 else messages, due)
+
+
+def _passed_over(right: Callable[..., None], reader: RetryReader, message: Any, due: int) -> None:
+    """What is not due is read past, and never again."""
+
+
+def _moved_at_once(right: Callable[..., None], parker: Parker, entry: InFlight, *args: Any) -> None:
+    parker._retried(entry)
 
 
 def _withdraw_nothing(
@@ -191,6 +200,8 @@ FAULTS: Final = [
     Fault("gives up before what executes is settled", ALO, Route, "revoke", _answer_at_once),
     Fault("counts a cancelled attempt", ALO, ExecutorPool, "abort_all", _finish_what_was_given_up),
     Fault("settles before the park is confirmed", ALO, Parker, "park", _parked_at_once),
+    Fault("settles before the move is confirmed", ALO, Parker, "retry", _moved_at_once),
+    Fault("passes over what is not due", ALO, RetryReader, "_sleep", _passed_over),
     Fault("asks for one record too many", ALO, Intake, "room", _one_more),
     Fault("frees a place twice", ALO, Route, "leave", _left_twice),
     Fault("loses a record after the fetch", ALO, Fetcher, "_hand_over", _first_is_lost),

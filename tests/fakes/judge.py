@@ -40,8 +40,10 @@ class Judge:
         self._keeps = settings.guarantee is Guarantee.AT_LEAST_ONCE
         self._budget = settings.threshold
         self._max_attempts = settings.retry.max_attempts
+        self._topics = settings.topics or ()  # any other is a retry topic
         self._timeout_seconds = settings.timeout_seconds
         self._drops = settings.on_exhausted is OnExhausted.DROP
+        self.relieves = False  # what holds a watermark may be moved away, whatever it came to
         self._judged = 0  # entries of the group's history
         self._frontier: dict[Partition, int] = {}  # nothing below is open
         self._committed: dict[Partition, int] = {}
@@ -52,6 +54,7 @@ class Judge:
         self.done: dict[Partition, set[int]] = defaultdict(set)  # delivered, parked or dropped
         self.delivered: Counter[Coordinates] = Counter()
         self.parked: Counter[Coordinates] = Counter()
+        self.moved: Counter[Coordinates] = Counter()
         self.exposed: dict[str, set[Coordinates]] = defaultdict(set)  # at_most_once, by member
         self.lost: set[Coordinates] = set()  # by a crash
         self.perhaps_lost: Counter[str] = Counter()  # told by a member: never known, and not sent
@@ -112,6 +115,17 @@ class Judge:
         if not self._may_be_given_up(member, where):
             raise Broken(f"{record} is parked after {self._failed[member, where]} failures")
 
+    def moving(self, member: str, record: Record) -> None:
+        """To a retry topic."""
+        where = (record.assignment.partition, record.offset)
+        if not self._may_be_given_up(member, where):
+            raise Broken(f"{record} is moved after {self._failed[member, where]} failures")
+
+    def was_moved(self, record: Record) -> None:
+        where = (record.assignment.partition, record.offset)
+        self.moved[where] += 1
+        self._finish(where)
+
     def was_parked(self, record: Record) -> None:
         where = (record.assignment.partition, record.offset)
         self.parked[where] += 1
@@ -122,8 +136,11 @@ class Judge:
         self.lost |= self.exposed.pop(member, set())
 
     def _may_be_given_up(self, member: str, where: Coordinates) -> bool:
+        if self.relieves and self.first_open(where[0]) == where[1]:
+            return True
         failed = self._failed[member, where]
-        if where in self._rejected or failed >= self._max_attempts:
+        most = self._max_attempts if where[0].topic in self._topics else 1
+        if where in self._rejected or failed >= most:
             return True
         return not self._keeps and where in self._perhaps_processed and failed > 0
 

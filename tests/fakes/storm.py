@@ -15,7 +15,7 @@ from random import Random
 from typing import Final
 
 from sidecar.model import Answer, Failed, FailureKind, Guarantee, OnExhausted
-from sidecar.settings import BatchSettings, RetrySettings
+from sidecar.settings import BatchSettings, RetrySettings, RetryTopicSettings
 from tests.fakes.application import HANG, Reply, Request, answer
 from tests.fakes.broker import CommitFate, Protocol
 from tests.fakes.engine import GROUP, TOPIC, Member, World
@@ -32,7 +32,8 @@ class Storm:
         choose = self.random.choice
         self.partitions: Final = choose((1, 2, 3, 5))
         policies = [OnExhausted.PARK, OnExhausted.PARK, OnExhausted.DROP]
-        if guarantee is Guarantee.AT_LEAST_ONCE:
+        keeps = guarantee is Guarantee.AT_LEAST_ONCE
+        if keeps:
             policies.append(OnExhausted.RETRY_FOREVER)
         threshold = choose((3, 10, 40, 200))
         batch = BatchSettings(
@@ -53,7 +54,13 @@ class Storm:
             batch=choose((None, None, batch)),
             on_exhausted=choose(policies),
             retry=RetrySettings(
-                max_attempts=choose((1, 3)), initial_backoff_seconds=0.05, max_backoff_seconds=0.5
+                max_attempts=choose((1, 3)),
+                initial_backoff_seconds=0.05,
+                max_backoff_seconds=0.5,
+                topics=tuple(
+                    RetryTopicSettings(delay_seconds=each)
+                    for each in choose(((), (0.3,), (0.1, 2.0)) if keeps else ((),))
+                ),
             ),
         )
         self.clear = False

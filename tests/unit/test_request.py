@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sidecar.delivery.batches import RecordsBatch
 from sidecar.delivery.request import RequestEncoder, Unsendable, split_head
-from sidecar.model import Assignment, Header, Partition, Record
+from sidecar.model import Assignment, Header, Partition, Record, ReturnedRecord
 
 TRACE = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -286,3 +287,18 @@ def test_many_topics_and_names_are_not_kept_for_ever() -> None:
         many.encode(record(topic=f"t{number}", headers=[(f"n{number}", b"")]), 1)
     assert len(many._starts) <= 1_024
     assert len(many._names) <= 1_024
+
+
+def test_a_record_that_came_back_is_sent_as_its_original() -> None:
+    """By itself and in a batch; the requests before are counted."""
+    orders = Assignment(Partition("orders", 3), 0)
+    original = Record(orders, 42, 7, b"k", b"v", [("a", b"1")], 3)
+    lies: list[Header] = [("a", b"1"), ("sidecar-retry", b"{}")]
+    returned = ReturnedRecord(Assignment(Partition("later", 0), 1), 9, 99, b"k", b"v", lies, 20)
+    returned.original, returned.attempts = original, 4
+    returned.first_attempt_ms, returned.tier = 1, 1
+    made = RequestEncoder("/{topic}", "a", "t/t", 16_384, batch_shape=RecordsBatch())
+    assert made.encode(returned, 1) == made.encode(original, 5)
+    assert made.encode_batch([(returned, 2), (original, 1)]) == made.encode_batch(
+        [(original, 6), (original, 1)]
+    )
