@@ -26,12 +26,14 @@ from urllib.parse import quote
 from sidecar.core.credentials import header_line
 from sidecar.core.target import TOPIC
 from sidecar.errors import SidecarError
-from sidecar.model import UNREADABLE_HEADERS, Assignment, Header, Record
+from sidecar.model import UNREADABLE_HEADERS, Header, Record
 
-_STARTS_KEPT: Final = 1024
+_TOPICS_KEPT: Final = 1024
 _NAMES_KEPT: Final = 1024
 _LONGEST_NAME_KEPT: Final = 64
 
+# An empty value is plain as well; a leading colon would be taken for a byte sequence.
+is_plain: Final = re.compile(rb"(?:[!-9;-~](?:[ -~]*[!-~])?)?").fullmatch
 _is_plain_name: Final = re.compile(r"[A-Za-z0-9-]+").fullmatch
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 is_token: Final = re.compile(_TOKEN).fullmatch
@@ -88,7 +90,7 @@ class RequestEncoder:
         "_path_template",
         "_shape",
         "_sign",
-        "_starts",
+        "_topics",
         "_type_line",
     )
 
@@ -114,7 +116,7 @@ class RequestEncoder:
         self._type_line = header_line("Content-Type", default_content_type)
         self._max_header_bytes = max_header_bytes
         self._headers_always = headers_always
-        self._starts: dict[Assignment, tuple[bytes, bytes]] = {}
+        self._topics: dict[str, bytes] = {}
         self._names: dict[str, _Name] = {}
 
     def set_fixed_lines(self, lines: bytes) -> bool:
@@ -122,7 +124,7 @@ class RequestEncoder:
         changed = lines != self._fixed_lines
         if changed:
             self._fixed_lines = lines
-            self._starts.clear()
+            self._topics.clear()
         return changed
 
     def path(self, topic: str) -> str:
@@ -130,36 +132,43 @@ class RequestEncoder:
 
     def encode(self, record: Record, attempt: int) -> tuple[bytes, bytes]:
         """The request: its head up to and with the empty line, and its body. Raises Unsendable."""
-        assignment = record.assignment
+        topic = record.assignment.topic
+        partition = record.assignment.number
         offset = record.offset
         timestamp = record.timestamp_ms
         key = record.key
         value = record.value
-        keyed, keyless = self._starts.get(assignment) or self._start(assignment)
+        template = self._topics.get(topic) or self._start(topic)
         if self._shape is None:
             body = b"" if value is None else value
             headers = record.headers
             type_line = None
-            rest = b""
+            lines = b""
         else:
-            body, headers, type_line, rest = self._shape(record, attempt)
-        if headers or self._headers_always:
-            own = self._record_headers(headers or [], record.headers or [], type_line)
-        else:
-            own = self._type_line if type_line is None else type_line
-        if self._sign is not None:
-            rest += self._sign(identity_of(record), body)
-        if value is None:
-            rest += b"Kafka-Tombstone: true\r\n"
-        size = len(body)
-        # One formatting and no more: this runs for every record.
-        if key is None:
-            head = keyless % (offset, offset, timestamp, attempt, size, timestamp, own, rest)
-        else:
-            told = key if is_plain(key) else byte_sequence(key)
-            head = keyed % (offset, offset, timestamp, attempt, size, timestamp, own, told, rest)
+            body, headers, type_line, lines = self._shape(record, attempt)
+        head = template % (
+            partition,
+            offset,
+            partition,
+            offset,
+            timestamp,
+            attempt,
+            len(body),
+            timestamp,
+        )
         if timestamp < 0:
-            head = head.replace(b"Kafka-Timestamp: -1\r\n", b"", 1)
+            head = head.removesuffix(b"Kafka-Timestamp: -1\r\n")
+        if headers or self._headers_always:
+            head += self._record_headers(headers or [], record.headers or [], type_line)
+        else:
+            head += self._type_line if type_line is None else type_line
+        if key is not None:
+            head += b"Kafka-Key: %b\r\n" % (key if is_plain(key) else byte_sequence(key))
+        if lines:
+            head += lines
+        if self._sign is not None:
+            head += self._sign(identity_of(record), body)
+        head += b"Kafka-Tombstone: true\r\n\r\n" if value is None else b"\r\n"
         if len(head) > self._max_header_bytes:
             raise Unsendable(
                 f"the request's head has {len(head)} bytes,"
@@ -188,20 +197,19 @@ class RequestEncoder:
             raw if is_plain(raw) else byte_sequence(raw),
         )
 
-    def _start(self, assignment: Assignment) -> tuple[bytes, bytes]:
-        """What is the same for all records of a partition, as templates: with a key, without."""
-        quoted = quote(assignment.topic, safe="").replace("%", "%%").encode("ascii")
-        start = (
-            self._opening(assignment.topic).replace(b"%", b"%%")
-            + b"Kafka-Partition: %d\r\nKafka-Offset: %%d\r\n" % assignment.number
-            + b'Idempotency-Key: "%b/%d/%%d/%%d"\r\n' % (quoted, assignment.number)
-            + b"Sidecar-Attempt: %d\r\nContent-Length: %d\r\nKafka-Timestamp: %d\r\n%b"
+    def _start(self, topic: str) -> bytes:
+        """The part of the head that is the same for all records of a topic, as a template."""
+        template = (
+            self._opening(topic).replace(b"%", b"%%")
+            + b"Kafka-Partition: %d\r\nKafka-Offset: %d\r\n"
+            + b'Idempotency-Key: "%b/%%d/%%d/%%d"\r\n'
+            % quote(topic, safe="").replace("%", "%%").encode("ascii")
+            + b"Sidecar-Attempt: %d\r\nContent-Length: %d\r\nKafka-Timestamp: %d\r\n"
         )
-        templates = start + b"Kafka-Key: %b\r\n%b\r\n", start + b"%b\r\n"
-        if len(self._starts) >= _STARTS_KEPT:
-            self._starts.clear()
-        self._starts[assignment] = templates
-        return templates
+        if len(self._topics) >= _TOPICS_KEPT:
+            self._topics.clear()
+        self._topics[topic] = template
+        return template
 
     def _record_headers(
         self, headers: list[Header], every: list[Header], type_line: bytes | None
@@ -266,17 +274,6 @@ def identity_of_batch(records: Sequence[Record]) -> str:
 
 def type_line_of(content_type: bytes) -> bytes:
     return b"Content-Type: %b\r\n" % content_type
-
-
-def is_plain(value: bytes) -> bool:
-    """Whether a value can travel as it is: visible ASCII, with spaces inside.
-
-    An empty value is plain as well; a leading colon would be taken for a byte sequence.
-    """
-    if not value.isascii():
-        return False
-    text = value.decode()
-    return not text or (text.isprintable() and text[0] not in " :" and text[-1] != " ")
 
 
 def byte_sequence(value: bytes) -> bytes:

@@ -23,8 +23,10 @@ from confluent_kafka.admin import AclOperation, AdminClient, ClusterMetadata
 
 from sidecar.core.findings import Finding, fail, ok, warn
 from sidecar.kafka.client_config import client_config, consumer_config
+from sidecar.kafka.dead_letter_check import dead_letter_findings
 from sidecar.kafka.errors import WAYS_OUT
 from sidecar.settings import RouteSettings, Settings
+from sidecar.settings.topics import excluded
 
 SECONDS: Final = 10.0
 _SECONDS_IN_TROUBLE: Final = 3.0
@@ -75,7 +77,17 @@ class _Check:
             for topic in topics:
                 yield self._topic(route, topic, AclOperation.READ, "read")
             if route.dead_letter is not None:
-                yield self._topic(route, route.dead_letter.topic, AclOperation.WRITE, "write")
+                parked = route.dead_letter.topic
+                yield self._topic(route, parked, AclOperation.WRITE, "write")
+                known = [topic for topic in topics if topic in self._partitions]
+                if parked in self._partitions:
+                    yield from dead_letter_findings(
+                        self._admin,
+                        f"route {route.name}",
+                        parked,
+                        known,
+                        next(iter(cluster.brokers)),
+                    )
             yield from self._group(route, [topic for topic in topics if topic in self._partitions])
 
     def _cluster(self) -> ClusterMetadata:
@@ -93,7 +105,10 @@ class _Check:
     # --- topics -----------------------------------------------------------------------------
 
     def _matching(self, route: RouteSettings, pattern: str) -> tuple[list[str], Finding]:
-        topics = sorted(name for name in self._partitions if re.match(pattern, name))
+        left_out = set(excluded(self._settings, route))
+        topics = sorted(
+            name for name in self._partitions if re.match(pattern, name) and name not in left_out
+        )
         subject = f"route {route.name}"
         if topics:
             return topics, ok(subject, f"pattern {pattern} matches {_count(len(topics), 'topic')}")

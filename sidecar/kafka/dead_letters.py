@@ -1,7 +1,7 @@
 """Dead letters: writes a record to a topic, and says so only once the broker has confirmed it.
 
 Purpose: ports.Parking on confluent_kafka's Producer. Key, value and the record's own headers go
-out as they came; behind them stands one set of headers that tells the story (see Told).
+out as they came; behind them stands one set of headers that tells the story (core/letters).
 
 Owner: the route that parks, on the loop. The producer is made at the first write and served by a
 thread of its own, so that a confirmation arrives whatever the fetch thread waits for.
@@ -23,18 +23,17 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from enum import Enum
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from sidecar.core.letters import Told, own_headers
 from sidecar.kafka.errors import describe, is_fatal, kafka_error
 from sidecar.model import UNREADABLE_HEADERS, Header, Record
 from sidecar.ports import Story
 
 log = logging.getLogger(__name__)
 
-PREFIX: Final = "sidecar-dlq-"
 TEXT_BYTES: Final = 1024  # of detail and answer each
 
 _BATCH_BYTES: Final = 16_384
@@ -55,26 +54,6 @@ _Done = Callable[[str | None], None]
 _Tell = Callable[..., object]
 
 
-class Told(Enum):
-    """The headers a parked record gets; absent where there is nothing to tell.
-
-    Numbers are decimal ASCII, times Unix milliseconds. They replace those of an earlier parking.
-    """
-
-    TOPIC = PREFIX + "topic"
-    PARTITION = PREFIX + "partition"
-    OFFSET = PREFIX + "offset"
-    TIMESTAMP = PREFIX + "timestamp"  # of the record; the parked one has the time of parking
-    GROUP = PREFIX + "group"
-    REASON = PREFIX + "reason"
-    DETAIL = PREFIX + "detail"
-    STATUS = PREFIX + "status"
-    ATTEMPTS = PREFIX + "attempts"
-    FIRST_ATTEMPT = PREFIX + "first-attempt"
-    LAST_ATTEMPT = PREFIX + "last-attempt"
-    ANSWER = PREFIX + "answer"  # the beginning of the answer's body, byte for byte
-
-
 def told_headers(record: Record, story: Story, group: str) -> list[Header]:
     """The record's own headers in their order, then what is told of it."""
     told: dict[Told, str | int | bytes | None] = {
@@ -92,9 +71,8 @@ def told_headers(record: Record, story: Story, group: str) -> list[Header]:
         Told.ANSWER: story.answer or None,
     }
     own = record.headers if record.headers is not UNREADABLE_HEADERS else None
-    headers = [each for each in own or () if not each[0].startswith(PREFIX)]
-    headers += [(name.value, _told(value)) for name, value in told.items() if value is not None]
-    return headers
+    ours = [(name.value, _told(value)) for name, value in told.items() if value is not None]
+    return [*own_headers(own), *ours]
 
 
 def _told(value: str | int | bytes) -> bytes:

@@ -18,6 +18,7 @@ from sidecar.core.target import Scheme
 from sidecar.core.topic_names import LEGAL_TOPIC
 from sidecar.errors import Problem
 from sidecar.model import Guarantee, OnExhausted
+from sidecar.settings.topics import loop_problems
 
 if TYPE_CHECKING:
     from sidecar.settings.contract import TlsSettings
@@ -110,15 +111,8 @@ def _failure_problems(route: RouteSettings) -> Iterator[Problem]:
             f"{route.on_exhausted.value} would send again what may have been processed, which"
             " at_most_once promises not to do: choose park or drop",
         )
-    if dead_letter is not None:
-        if not LEGAL_TOPIC.fullmatch(dead_letter.topic):
-            yield Problem("dead_letter.topic", f"{dead_letter.topic!r} is not a legal topic name")
-        elif reads(route, dead_letter.topic):
-            yield Problem(
-                "dead_letter.topic",
-                f"{dead_letter.topic!r} is read by the same route, which would be a loop: choose"
-                " a name that it does not read",
-            )
+    if dead_letter is not None and not LEGAL_TOPIC.fullmatch(dead_letter.topic):
+        yield Problem("dead_letter.topic", f"{dead_letter.topic!r} is not a legal topic name")
     retry = route.retry
     if retry.initial_backoff_seconds > retry.max_backoff_seconds:
         yield Problem(
@@ -206,18 +200,11 @@ def _unreadable(tls: TlsSettings) -> Iterator[Problem]:
             )
 
 
-def reads(route: RouteSettings, topic: str) -> bool:
-    """True if the route consumes a topic of this name."""
-    if route.pattern is not None:
-        return re.match(route.pattern, topic) is not None
-    return topic in (route.topics or ())
-
-
 def settings_problems(settings: Settings) -> list[Problem]:
     return [
         *_group_id_problems(settings),
         *_pair_problems(settings),
-        *_loop_problems(settings),
+        *loop_problems(settings),
         *_time_problems(settings),
     ]
 
@@ -238,8 +225,8 @@ def _pair_problems(settings: Settings) -> Iterator[Problem]:
         if settings.group_of(one) == settings.group_of(other):
             shared = sorted(
                 {
-                    *(topic for topic in one.topics or () if reads(other, topic)),
-                    *(topic for topic in other.topics or () if reads(one, topic)),
+                    *(topic for topic in one.topics or () if other.reads(topic)),
+                    *(topic for topic in other.topics or () if one.reads(topic)),
                 }
             )
             if shared:
@@ -247,29 +234,6 @@ def _pair_problems(settings: Settings) -> Iterator[Problem]:
                     f"routes[{second}]",
                     f"reads {shared[0]!r} like routes[{first}], in the same group: each would get"
                     " a part of it. Give one of them a group_id, or take the topic out",
-                )
-
-
-def _loop_problems(settings: Settings) -> Iterator[Problem]:
-    for index, route in enumerate(settings.routes):
-        if route.dead_letter is None:
-            continue
-        topic = route.dead_letter.topic
-        path = f"routes[{index}].dead_letter.topic"
-        for other_index, other in enumerate(settings.routes):
-            if other is route or not reads(other, topic):
-                continue
-            if other.pattern is not None:
-                yield Problem(
-                    path,
-                    f"{topic!r} matches the pattern of routes[{other_index}], which would deliver"
-                    " dead letters: choose a name that it does not match",
-                )
-            elif other.dead_letter is not None and reads(route, other.dead_letter.topic):
-                yield Problem(
-                    path,
-                    f"{topic!r} is read by routes[{other_index}], whose dead letters come back"
-                    " here: break the loop",
                 )
 
 

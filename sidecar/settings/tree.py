@@ -231,6 +231,12 @@ class RouteSettings(Section):
     def parsed_target(self) -> Target:
         return parse_target(self.target)
 
+    def reads(self, topic: str) -> bool:
+        """True if the route consumes a topic of this name, its retry topics aside."""
+        if self.pattern is not None:
+            return re.match(self.pattern, topic) is not None
+        return topic in (self.topics or ())
+
     @property
     def answer_table(self) -> AnswerTable:
         """A batch's body is read by rules of its own."""

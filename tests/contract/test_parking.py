@@ -14,7 +14,8 @@ from typing import Any, Final, Protocol
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from sidecar.kafka.dead_letters import TEXT_BYTES, DeadLetterWriter, Told
+from sidecar.core.letters import Told
+from sidecar.kafka.dead_letters import TEXT_BYTES, DeadLetterWriter
 from sidecar.model import Assignment, Header, Partition, Record
 from sidecar.ports import Parking, Story
 from tests.conftest import TopicFactory
