@@ -22,6 +22,7 @@ from sidecar.errors import ConfigError, ExitCode, SidecarError
 COMMANDS = {
     "run": "consume and deliver until told to stop",
     "check": "try configuration, brokers, topics, permissions and the app, and say what to fix",
+    "dead-letters": "list, show, count and redrive what was parked, by talking to Kafka itself",
     "demo": "broker, toy app and load in one process: nothing else is needed",
     "config-schema": "print the JSON schema of the configuration file",
     "openapi": "print the description of the admin API",

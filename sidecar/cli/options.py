@@ -23,8 +23,12 @@ _ROUTE_FLAGS = {
 }
 
 
-def add_settings_arguments(parser: ArgumentParser) -> None:
+def add_file_argument(parser: ArgumentParser) -> None:
     parser.add_argument("-c", "--config", metavar="FILE", type=Path, help="configuration (YAML)")
+
+
+def add_settings_arguments(parser: ArgumentParser) -> None:
+    add_file_argument(parser)
     group = parser.add_argument_group(
         "one route", "enough without a file; with one that has a single route, they come before it"
     )
@@ -48,14 +52,10 @@ def settings_from(args: Namespace) -> Settings:
     if route:
         overrides["routes"] = {0: route}
     if args.config is None and not overrides and not any(map(_is_ours, os.environ)):
+        flags = ", or --bootstrap-servers, --group, --topic and --target"
+        has_flags = hasattr(args, "target")
         raise ConfigError(
-            [
-                Problem(
-                    "",
-                    "no configuration: give -c FILE, or --bootstrap-servers, --group, --topic and"
-                    " --target",
-                )
-            ]
+            [Problem("", f"no configuration: give -c FILE{flags if has_flags else ''}")]
         )
     settings = load_settings(args.config, os.environ, overrides)
     if route and len(settings.routes) > 1:
@@ -74,5 +74,7 @@ def _is_ours(variable: str) -> bool:
 
 def _given(args: Namespace, flags: dict[str, str]) -> dict[str, Any]:
     return {
-        name: value for flag, name in flags.items() if (value := getattr(args, flag)) is not None
+        name: value
+        for flag, name in flags.items()
+        if (value := getattr(args, flag, None)) is not None
     }

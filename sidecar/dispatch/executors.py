@@ -42,8 +42,9 @@ class Executor(Generic[Work]):
         raise NotImplementedError
 
     def finish(self, result: Result) -> None:
-        work, self.work = self.work, None
+        work = self.work
         assert work is not None, "an answer without a request"
+        self.work = None
         self._pool.finished(self, work, result)
 
 
@@ -101,7 +102,6 @@ class ExecutorPool(Generic[Work]):
         "_scheduler",
         "_take",
         "_tick_seconds",
-        "_time",
         "_timeout_seconds",
         "busy",
         "wanted",
@@ -117,7 +117,6 @@ class ExecutorPool(Generic[Work]):
         finished: Callable[[Work, Result], None],
     ) -> None:
         self._scheduler = scheduler
-        self._time = scheduler.time
         self._delivery = delivery
         self._timeout_seconds = timeout_seconds
         self._tick_seconds = min(0.1, timeout_seconds / 10)
@@ -205,7 +204,7 @@ class ExecutorPool(Generic[Work]):
 
     def _start(self, executor: Executor[Work], work: Work) -> None:
         self.busy += 1
-        now = self._time()
+        now = self._scheduler.time()
         executor.start(work, now, self._timeout_seconds)
         if self._deadline_timer is None:
             self._deadline_timer = self._scheduler.call_at(executor.deadline, self._check_deadlines)

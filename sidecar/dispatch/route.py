@@ -68,12 +68,6 @@ class Phase(Enum):
     ENDED = "ended"
 
 
-# A member of an enumeration is found by two lookups; these are asked for with every record.
-_UP: Final = State.UP
-_RUNNING: Final = Phase.RUNNING
-_DRAINING: Final = Phase.DRAINING
-
-
 class _Revocation:
     """A revocation that waits for what executes or is being parked."""
 
@@ -128,7 +122,6 @@ class Route:
         self._answers = settings.answer_table
         self._ready = Buffer()
         self._run_ahead = RunAhead()
-        self._accepted: Result | None = None  # the last answer that meant delivered: most are alike
         self._offsets: Offsets = (
             AtLeastOnce(self._ready, mailbox)
             if self._keeps
@@ -435,19 +428,14 @@ class Route:
     # --- dispatch -----------------------------------------------------------------------------
 
     def _may_dispatch(self) -> bool:
-        if self.phase is _RUNNING:
-            return not self.paused and not self.failures.halted
-        # What is committed is finished even while paused.
-        return (
-            self.phase is Phase.DRAINING
-            and self.breaker.state in (State.UP, State.TRIAL)
-            and self._pool.wanted > 0
-        )
+        if self.phase is Phase.DRAINING:  # what is committed is finished even while paused
+            return self.breaker.state in (State.UP, State.TRIAL) and self._pool.wanted > 0
+        return not self.paused and not self.failures.halted and self.phase is Phase.RUNNING
 
     def _take(self) -> InFlight | None:
         """The next record for an executor, if one may start."""
         breaker = self.breaker
-        up = breaker.state is _UP  # the rule; asked here to spare every record two calls
+        up = breaker.state is State.UP  # the rule; asked here to spare every record two calls
         if not (up or breaker.may_start()) or not self._may_dispatch():
             return None
         entry = self._ready.take()
@@ -506,21 +494,16 @@ class Route:
 
     def _finished(self, entry: InFlight, result: Result) -> None:
         """An attempt came to something."""
-        live = not self._keeps or entry.record.assignment.live
-        if result is not self._accepted or not live:
-            verdict = classify(result, self._answers, answered_before=self.counters.delivered > 0)
-            if not live:
-                self._late([entry], result, verdict)
-                return
-            if verdict.outcome is not Outcome.DELIVERED:
-                self.failures.failed([entry], result, verdict)
-                return
-            self._accepted = result
-        self.counters.delivered += 1
-        if not self.breaker.calm:
-            self.app_answered()
-        self._offsets.settled(entry)
-        self.leave(entry)
+        verdict = classify(result, self._answers, answered_before=self.counters.delivered > 0)
+        if self._keeps and not entry.record.assignment.live:
+            self._late([entry], result, verdict)
+        elif verdict.outcome is Outcome.DELIVERED:
+            self.counters.delivered += 1
+            if not self.breaker.calm:
+                self.app_answered()
+            self.settle(entry)
+        else:
+            self.failures.failed([entry], result, verdict)
 
     def _batch_finished(
         self, entries: Sequence[InFlight], result: Result, verdict: Verdict, batch: int
@@ -628,7 +611,7 @@ class Route:
                 revocation.waiting.discard(entry)
                 if not revocation.waiting:
                     self._answer_revocation(revocation)
-        if self.phase is _DRAINING:
+        if self.phase is Phase.DRAINING:
             self._scheduler.call_soon(self._check_drained)  # the executor is not free yet
 
     def _leave_all(self, entries: Iterable[InFlight]) -> None:

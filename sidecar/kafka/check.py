@@ -23,10 +23,12 @@ from confluent_kafka.admin import AclOperation, AdminClient, ClusterMetadata
 
 from sidecar.core.findings import Finding, fail, ok, warn
 from sidecar.kafka.client_config import client_config, consumer_config
+from sidecar.kafka.dead_letter_check import dead_letter_findings
 from sidecar.kafka.errors import WAYS_OUT
 from sidecar.kafka.retry_topics import PARTITIONS, topic_config
 from sidecar.model import RetryTopic
 from sidecar.settings import RouteSettings, Settings
+from sidecar.settings.topics import excluded
 
 SECONDS: Final = 10.0
 _SECONDS_IN_TROUBLE: Final = 3.0
@@ -79,8 +81,17 @@ class _Check:
             for topic in topics:
                 yield self._topic(route, f"topic {topic}", topic, READ)
             if route.dead_letter is not None:
-                dead = route.dead_letter.topic
-                yield self._topic(route, f"dead-letter topic {dead}", dead, WRITE)
+                parked = route.dead_letter.topic
+                yield self._topic(route, f"dead-letter topic {parked}", parked, WRITE)
+                known = [topic for topic in topics if topic in self._partitions]
+                if parked in self._partitions:
+                    yield from dead_letter_findings(
+                        self._admin,
+                        f"route {route.name}",
+                        parked,
+                        known,
+                        next(iter(cluster.brokers)),
+                    )
             for retry_topic in self._settings.retry_topics(route):
                 yield self._retry_topic(route, retry_topic)
             yield from self._group(route, [topic for topic in topics if topic in self._partitions])
@@ -100,9 +111,12 @@ class _Check:
     # --- topics -----------------------------------------------------------------------------
 
     def _matching(self, route: RouteSettings, pattern: str) -> tuple[list[str], Finding]:
-        own = {topic.name for topic in self._settings.retry_topics(route)}
+        left_out = {
+            *excluded(self._settings, route),
+            *(topic.name for topic in self._settings.retry_topics(route)),
+        }
         topics = sorted(
-            name for name in self._partitions if re.match(pattern, name) and name not in own
+            name for name in self._partitions if re.match(pattern, name) and name not in left_out
         )
         subject = f"route {route.name}"
         if topics:

@@ -2,7 +2,8 @@
 
 Pure. Invariants: nothing but the fetcher stores or commits an offset; a missing position is an
 error for the fetcher to decide on; what the client prefetches is bounded by bytes, whatever the
-number of partitions (docs/configuration.md, "Memory", has the formula).
+number of partitions (docs/configuration.md, "Memory", has the formula); a pattern does not read
+the topics that dead letters are written to.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Final
 
 from sidecar.core.kafka_properties import properties
 from sidecar.settings import RouteSettings, Settings
+from sidecar.settings.topics import excluded
 
 QUEUE_KBYTES: Final = 8_192
 # As it travels: what compresses well unfolds after the queue's bound was looked at.
@@ -81,6 +83,10 @@ def consumer_config(settings: Settings, route: RouteSettings) -> dict[str, str]:
         config.setdefault("partition.assignment.strategy", "cooperative-sticky")
     if "group.instance.id" in given:
         config["group.instance.id"] = f"{given['group.instance.id']}-{route.name}"
+    if left_out := excluded(settings, route):
+        # Expressions, separated by commas, neither of which a topic's name can hold but for dots.
+        ours = [f"^{topic.replace('.', '[.]')}$" for topic in left_out]
+        config["topic.blacklist"] = ",".join([*filter(None, [given.get("topic.blacklist")]), *ours])
     return config
 
 

@@ -1,8 +1,8 @@
 """Dead letters and retries: writes a record to a topic, and says so once the broker confirmed it.
 
 Purpose: ports.Parking on confluent_kafka's Producer. Key, value and the record's own headers go
-out as they came; behind them stands one set of headers that tells the story (see Told), or the
-mark of a retry.
+out as they came; behind them stands one set of headers that tells the story (core/letters), or
+the mark of a retry.
 
 Owner: the route that parks, on the loop. The producer is made at the first write and served by a
 thread of its own, so that a confirmation arrives whatever the fetch thread waits for.
@@ -24,11 +24,11 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from enum import Enum
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from sidecar.core.letters import Told, own_headers
 from sidecar.core.retry_mark import RetryMark, marked
 from sidecar.kafka.errors import describe, is_fatal, kafka_error
 from sidecar.model import UNREADABLE_HEADERS, Header, Record
@@ -36,7 +36,6 @@ from sidecar.ports import Story
 
 log = logging.getLogger(__name__)
 
-PREFIX: Final = "sidecar-dlq-"
 TEXT_BYTES: Final = 1024  # of detail and answer each
 
 _BATCH_BYTES: Final = 16_384
@@ -58,26 +57,6 @@ _Done = Callable[[str | None], None]
 _Tell = Callable[..., object]
 
 
-class Told(Enum):
-    """The headers a parked record gets; absent where there is nothing to tell.
-
-    Numbers are decimal ASCII, times Unix milliseconds. They replace those of an earlier parking.
-    """
-
-    TOPIC = PREFIX + "topic"
-    PARTITION = PREFIX + "partition"
-    OFFSET = PREFIX + "offset"
-    TIMESTAMP = PREFIX + "timestamp"  # of the record; the parked one has the time of parking
-    GROUP = PREFIX + "group"
-    REASON = PREFIX + "reason"
-    DETAIL = PREFIX + "detail"
-    STATUS = PREFIX + "status"
-    ATTEMPTS = PREFIX + "attempts"
-    FIRST_ATTEMPT = PREFIX + "first-attempt"
-    LAST_ATTEMPT = PREFIX + "last-attempt"
-    ANSWER = PREFIX + "answer"  # the beginning of the answer's body, byte for byte
-
-
 def told_headers(record: Record, story: Story, group: str) -> list[Header]:
     """The record's own headers in their order, then what is told of it."""
     record = record.original
@@ -95,9 +74,8 @@ def told_headers(record: Record, story: Story, group: str) -> list[Header]:
         Told.LAST_ATTEMPT: round(story.last_attempt_at * 1000),
         Told.ANSWER: story.answer or None,
     }
-    headers = [each for each in _own_headers(record) if not each[0].startswith(PREFIX)]
-    headers += [(name.value, _told(value)) for name, value in told.items() if value is not None]
-    return headers
+    ours = [(name.value, _told(value)) for name, value in told.items() if value is not None]
+    return [*own_headers(_own_headers(record)), *ours]
 
 
 def _own_headers(record: Record) -> list[Header]:

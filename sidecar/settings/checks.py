@@ -19,6 +19,7 @@ from sidecar.core.topic_names import LEGAL_TOPIC
 from sidecar.errors import Problem
 from sidecar.model import Guarantee, OnExhausted
 from sidecar.settings.retry_checks import retry_problems, retry_topic_problems
+from sidecar.settings.topics import loop_problems
 
 if TYPE_CHECKING:
     from sidecar.settings.contract import TlsSettings
@@ -112,15 +113,8 @@ def _failure_problems(route: RouteSettings) -> Iterator[Problem]:
             f"{route.on_exhausted.value} would send again what may have been processed, which"
             " at_most_once promises not to do: choose park or drop",
         )
-    if dead_letter is not None:
-        if not LEGAL_TOPIC.fullmatch(dead_letter.topic):
-            yield Problem("dead_letter.topic", f"{dead_letter.topic!r} is not a legal topic name")
-        elif route.reads(dead_letter.topic):
-            yield Problem(
-                "dead_letter.topic",
-                f"{dead_letter.topic!r} is read by the same route, which would be a loop: choose"
-                " a name that it does not read",
-            )
+    if dead_letter is not None and not LEGAL_TOPIC.fullmatch(dead_letter.topic):
+        yield Problem("dead_letter.topic", f"{dead_letter.topic!r} is not a legal topic name")
     retry = route.retry
     if retry.initial_backoff_seconds > retry.max_backoff_seconds:
         yield Problem(
@@ -212,7 +206,7 @@ def settings_problems(settings: Settings) -> list[Problem]:
     return [
         *_group_id_problems(settings),
         *_pair_problems(settings),
-        *_loop_problems(settings),
+        *loop_problems(settings),
         *retry_topic_problems(settings),
         *_time_problems(settings),
     ]
@@ -243,29 +237,6 @@ def _pair_problems(settings: Settings) -> Iterator[Problem]:
                     f"routes[{second}]",
                     f"reads {shared[0]!r} like routes[{first}], in the same group: each would get"
                     " a part of it. Give one of them a group_id, or take the topic out",
-                )
-
-
-def _loop_problems(settings: Settings) -> Iterator[Problem]:
-    for index, route in enumerate(settings.routes):
-        if route.dead_letter is None:
-            continue
-        topic = route.dead_letter.topic
-        path = f"routes[{index}].dead_letter.topic"
-        for other_index, other in enumerate(settings.routes):
-            if other is route or not other.reads(topic):
-                continue
-            if other.pattern is not None:
-                yield Problem(
-                    path,
-                    f"{topic!r} matches the pattern of routes[{other_index}], which would deliver"
-                    " dead letters: choose a name that it does not match",
-                )
-            elif other.dead_letter is not None and route.reads(other.dead_letter.topic):
-                yield Problem(
-                    path,
-                    f"{topic!r} is read by routes[{other_index}], whose dead letters come back"
-                    " here: break the loop",
                 )
 
 

@@ -106,6 +106,26 @@ def test_retry_topics_that_somebody_else_makes_are_told_with_what_they_need(
     assert failures(check(kafka.bootstrap_servers, group, permitted)) == []
 
 
+def test_a_dead_letter_topic_that_takes_or_keeps_the_wrong_is_told(
+    kafka: KafkaOperations, topic: TopicFactory, group: str
+) -> None:
+    source = topic(1, config={"max.message.bytes": "5000"})
+
+    def warned(**config: str) -> list[str]:
+        named = {name.replace("_", "."): value for name, value in config.items()}
+        route = {"topics": [source], "dead_letter": {"topic": topic(1, name="dlq", config=named)}}
+        found = check(kafka.bootstrap_servers, group, route)
+        return [each.text.split(": ")[0] for each in found if each.grade is Grade.WARN]
+
+    (small,) = warned(max_message_bytes="4999")
+    assert small.endswith(f"takes 4999 bytes a record, topic {source} holds 5000")
+    assert warned(max_message_bytes="5000") == []
+    (for_ever,) = warned(retention_ms="-1")
+    assert "keeps letters for ever, but the brokers forget 7 days after" in for_ever
+    (longer,) = warned(retention_ms=str(14 * 86_400_000))
+    assert "keeps letters 14 days" in longer
+
+
 def test_a_pattern_is_tried(kafka: KafkaOperations, topic: TopicFactory, group: str) -> None:
     prefix = f"p{uuid.uuid4().hex[:6]}"
     name = topic(1, name=prefix)

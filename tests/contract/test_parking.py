@@ -14,8 +14,9 @@ from typing import Any, Final, Protocol
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
+from sidecar.core.letters import Told
 from sidecar.core.retry_mark import RETRY_MARK, RetryMark, marked, read_mark
-from sidecar.kafka.dead_letters import TEXT_BYTES, DeadLetterWriter, Told
+from sidecar.kafka.dead_letters import TEXT_BYTES, DeadLetterWriter
 from sidecar.model import Assignment, Header, Partition, Record, ReturnedRecord
 from sidecar.ports import Parking, Story
 from tests.conftest import TopicFactory

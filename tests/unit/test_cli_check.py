@@ -57,7 +57,7 @@ def test_an_admin_surface_without_token_and_socket_is_told() -> None:
 
 def test_memory_adds_up_over_routes_and_is_held_against_the_limit() -> None:
     tree = settings({}, {"topics": ["b"], "threshold_bytes": 2**20})
-    need = 75 + (16 + 16 + 1) + (1 + 16 + 1)
+    need = 75 + (16 + 8 + 1) + (1 + 8 + 1)
     assert check_memory(tree, None).text.startswith(f"about {need} MiB")
     assert check_memory(tree, need * 2**20).grade is Grade.OK
     assert check_memory(tree, need * 2**20 - 1).grade is Grade.WARN

@@ -52,6 +52,17 @@ def test_the_rebalance_is_cooperative_unless_chosen_otherwise() -> None:
     assert name not in consumer(settings(group__protocol="consumer"))
 
 
+def test_a_pattern_leaves_out_what_is_parked() -> None:
+    """Besides what the operator leaves out; a dot in a name stands for itself."""
+    dead: dict[str, Any] = {"name": "r", "dead_letter": {"topic": "orders.d"}}
+    route = {**dead, "topics": None, "pattern": "^orders"}
+    assert consumer(settings(route))["topic.blacklist"] == "^orders[.]d$"
+    tree = settings(route, topic__blacklist="^x,^y")
+    assert consumer(tree)["topic.blacklist"] == "^x,^y,^orders[.]d$"
+    assert "topic.blacklist" not in consumer(settings(dead))
+    assert "topic.blacklist" not in producer(settings(route))
+
+
 def test_a_static_member_carries_the_routes_name() -> None:
     config = consumer(settings({"name": "fast"}, group__instance__id="pod-0"))
     assert config["group.instance.id"] == "pod-0-fast"

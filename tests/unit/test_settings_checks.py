@@ -11,6 +11,7 @@ import trustme
 from sidecar.core.kafka_rules import check_kafka_properties
 from sidecar.errors import ConfigError
 from sidecar.settings import Settings, load_settings
+from sidecar.settings.topics import excluded
 
 KAFKA = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "billing"}
 ROUTE = {"topics": ["orders"], "target": "http://127.0.0.1:8080/"}
@@ -62,10 +63,6 @@ ROUTES: list[tuple[dict[str, Any], str]] = [
     ({"on_exhausted": "park"}, "on_exhausted: park needs a place: add dead_letter: {topic: …}"),
     ({"dead_letter": {"topic": "a b"}}, "dead_letter.topic: 'a b' is not a legal topic name"),
     ({"dead_letter": {"topic": "orders"}}, "dead_letter.topic: 'orders' is read by the same route"),
-    (
-        {"topics": None, "pattern": r"^orders\..*", "dead_letter": {"topic": "orders.dlq"}},
-        "dead_letter.topic: 'orders.dlq' is read by the same route, which would be a loop",
-    ),
     (
         {"retry": {"initial_backoff_seconds": 40}},
         "retry.initial_backoff_seconds: (40) must not be above max_backoff_seconds (30)",
@@ -130,22 +127,58 @@ def test_one_topic_may_go_two_ways_in_groups_of_their_own() -> None:
     assert len(load({}, {"name": "copy", "group_id": "other"}).routes) == 2
 
 
-def test_dead_letters_that_another_pattern_would_deliver_are_refused() -> None:
-    dead = {"dead_letter": {"topic": "dlq.orders"}}
-    line = told(dead, fan(topics=None, pattern="^dlq"))
-    assert line.startswith("routes[0].dead_letter.topic: 'dlq.orders' matches the pattern of")
+PATTERN: dict[str, Any] = {
+    "name": "orders", "topics": None, "pattern": r"^orders\..*",
+    "dead_letter": {"topic": "orders.dlq"}, "retry": {"topics": [{"delay_seconds": 60}]},
+}  # fmt: skip
 
 
-def test_dead_letters_that_come_back_are_refused() -> None:
-    with pytest.raises(ConfigError) as caught:
-        load(
-            {"dead_letter": {"topic": "others"}},
-            fan(dead_letter={"topic": "orders"}),
-        )
-    assert [problem.path for problem in caught.value.problems] == [
-        "routes[0].dead_letter.topic",
-        "routes[1].dead_letter.topic",
+def test_a_pattern_may_match_what_its_own_route_writes() -> None:
+    """DLQ-6: its dead letters are left out; its retry topics it reads in any case."""
+    settings = load(PATTERN)
+    assert excluded(settings, settings.routes[0]) == ["orders.dlq"]
+
+
+def test_a_pattern_may_match_the_dead_letters_of_other_routes() -> None:
+    settings = load(PATTERN, fan(dead_letter={"topic": "orders.others.dlq"}))
+    assert excluded(settings, settings.routes[0]) == ["orders.dlq", "orders.others.dlq"]
+    assert excluded(settings, settings.routes[1]) == []
+
+
+def test_dead_letters_may_be_read_by_name_in_another_group() -> None:
+    assert len(load(PATTERN, fan(topics=["orders.dlq"])).routes) == 2
+    assert told(PATTERN, {"topics": ["orders.dlq"]}).startswith(
+        "routes[1]: reads 'orders.dlq' like routes[0], in the same group"
+    )
+
+
+def test_a_pattern_that_the_broker_matches_can_leave_nothing_out() -> None:
+    line = told(PATTERN, kafka={**KAFKA, "group.protocol": "consumer"})
+    assert line.startswith(
+        "routes[0].pattern: matches 'orders.dlq', where dead letters are written"
+    )
+
+
+@pytest.mark.parametrize("length", [2, 3])
+def test_dead_letters_that_come_back_are_refused(length: int) -> None:
+    """However many routes they go through."""
+    topics = ["orders", *(f"t{number}" for number in range(1, length))]
+    routes = [
+        {"topics": [topic], "dead_letter": {"topic": topics[(index + 1) % length]}}
+        for index, topic in enumerate(topics)
     ]
+    with pytest.raises(ConfigError) as caught:
+        load(*routes)
+    assert [problem.path for problem in caught.value.problems] == [
+        f"routes[{index}].dead_letter.topic" for index in range(length)
+    ]
+    through = ", then ".join(f"routes[{index}]" for index in range(1, length))
+    assert f"'t1' is read by {through}, whose dead letters come back here" in str(caught.value)
+
+
+def test_dead_letters_that_end_somewhere_are_no_loop() -> None:
+    chain = [{"topics": [a], "dead_letter": {"topic": b}} for a, b in ("ab", "bc", "cd")]
+    assert len(load(*chain).routes) == 3
 
 
 def test_a_route_of_its_own_may_handle_dead_letters() -> None:
