@@ -99,11 +99,11 @@ class ExecutorPool(Generic[Work]):
         "_finished",
         "_idle",
         "_scheduler",
-        "_take",
         "_tick_seconds",
         "_time",
         "_timeout_seconds",
         "busy",
+        "take",
         "wanted",
     )
 
@@ -122,7 +122,7 @@ class ExecutorPool(Generic[Work]):
         self._timeout_seconds = timeout_seconds
         self._tick_seconds = min(0.1, timeout_seconds / 10)
         self._executor = executor
-        self._take = take
+        self.take = take
         self._finished = finished
         self._all: set[Executor[Work]] = set()
         self._idle: list[Executor[Work]] = []
@@ -155,7 +155,7 @@ class ExecutorPool(Generic[Work]):
     def kick(self) -> None:
         """There may be something to take."""
         while self._idle:
-            work = self._take()
+            work = self.take()
             if work is None:
                 return
             self._start(self._idle.pop(), work)
@@ -166,11 +166,24 @@ class ExecutorPool(Generic[Work]):
         if len(self._all) > self.wanted:
             self._retire(executor)
             return
-        following = self._take()
+        following = self.take()
         if following is None:
             self._idle.append(executor)
         else:
             self._start(executor, following)
+
+    def cancel(self, entry: InFlight) -> Sequence[InFlight]:
+        """Cut the request that carries this record; all that it carried.
+
+        The executor takes nothing new by itself.
+        """
+        executor = next(each for each in self.executing() if entry in each.entries)
+        executor.slot.abort()
+        cut = executor.entries
+        executor.work = None
+        self.busy -= 1
+        self._rest(executor)
+        return cut
 
     def abort_all(self) -> list[InFlight]:
         """Cut every running request; the records, whose attempts came to nothing."""
@@ -179,10 +192,7 @@ class ExecutorPool(Generic[Work]):
             executor.slot.abort()
             aborted.extend(executor.entries)
             executor.work = None
-            if len(self._all) > self.wanted:
-                self._retire(executor)
-            else:
-                self._idle.append(executor)
+            self._rest(executor)
         self.busy = 0
         return aborted
 
@@ -201,6 +211,12 @@ class ExecutorPool(Generic[Work]):
         executor.start(work, now, self._timeout_seconds)
         if self._deadline_timer is None:
             self._deadline_timer = self._scheduler.call_at(executor.deadline, self._check_deadlines)
+
+    def _rest(self, executor: Executor[Work]) -> None:
+        if len(self._all) > self.wanted:
+            self._retire(executor)
+        else:
+            self._idle.append(executor)
 
     def _retire(self, executor: Executor[Work]) -> None:
         self._all.discard(executor)

@@ -69,7 +69,21 @@ class Parker:
             last_attempt_at=now,
             answer=result.body if isinstance(result, Answer) else b"",
         )
+        self.write(entry, story)
+
+    def write(self, entry: InFlight, story: Story) -> None:
         self._write(entry, story, 1)
+
+    def is_writing(self, entry: InFlight) -> bool:
+        """Whether an answer of the broker is due, so that it may lie in the topic already."""
+        return self._entries[entry] is None
+
+    def remove(self, entry: InFlight) -> None:
+        """Forget one record that waits for its next write."""
+        self._forget([entry])
+        if not self._entries:
+            self.failures = 0
+            self.last_error = ""
 
     def discard(self, assignment: Assignment) -> list[InFlight]:
         """Forget what is not confirmed of one assignment: its next owner parks it."""
