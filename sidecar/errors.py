@@ -2,6 +2,8 @@
 
     SidecarError
     ├── ConfigError        what the operator wrote cannot be run        (exit code 2)
+    ├── NotFound           what was asked about is not there
+    ├── Conflict           it cannot be done as things stand
     └── SourceError        the record source could not do what was asked
         ├── CommitFailed   the broker refused a commit: nothing was committed
         ├── CommitUnknown  no answer to a commit: it may or may not have been applied
@@ -46,6 +48,14 @@ class ConfigError(SidecarError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in problems))
+
+
+class NotFound(SidecarError):
+    """What somebody asked about is not there."""
+
+
+class Conflict(SidecarError):
+    """What somebody asked for cannot be done as things stand; the text says why."""
 
 
 class SourceError(SidecarError):

@@ -35,6 +35,15 @@ def set_up(log_format: str, level: str, stream: TextIO | None = None) -> None:
     logging.captureWarnings(capture=True)
 
 
+def level() -> str:
+    """The least severe level that is written."""
+    return logging.getLevelName(logging.getLogger().level).lower()
+
+
+def set_level(name: str) -> None:
+    logging.getLogger().setLevel(name.upper())
+
+
 class JsonFormatter(logging.Formatter):
     """{"time", "level", "logger", "message", fields …, "error", "traceback"}"""
 

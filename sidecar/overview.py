@@ -97,12 +97,12 @@ class Overview:
             for partition in partition_statuses(route, now, fetcher.ends, fetcher.paused)
         ]
 
-    def executing(self, limit: int) -> Sequence[ExecutingRecord]:
+    def executing(self, limit: int, *, payload: bool = False) -> Sequence[ExecutingRecord]:
         now = self._now()
         records = [
             record
             for route, _, _ in self._verticals
-            for record in executing_records(route, now, limit)
+            for record in executing_records(route, now, limit, payload=payload)
         ]
         return sorted(records, key=lambda record: -record.executing_seconds)[:limit]
 

@@ -25,6 +25,7 @@ import uvloop
 
 from sidecar import __version__
 from sidecar.admin.server import Address, AdminServer
+from sidecar.control import Operations
 from sidecar.core.kafka_rules import OffsetReset
 from sidecar.core.places import Places
 from sidecar.delivery import (
@@ -81,7 +82,8 @@ class Runtime:
         self.routes: Final = [vertical.route for vertical in verticals]
         self._running = set(self.routes)
         self.overview: Final = Overview(verticals, self._loop, self._drained)
-        self._admin = AdminServer(settings.admin, self.overview, failed=self.fail)
+        control = Operations(verticals, self._loop, lambda: self.stop("asked to drain"))
+        self._admin = AdminServer(settings.admin, self.overview, control, failed=self.fail)
 
     async def run(self) -> int:
         """Until stopped; the exit code."""

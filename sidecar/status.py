@@ -43,11 +43,29 @@ class CauseName(Enum):
     HALTED = "halted"
     DRAINING = "draining"
     NO_EXECUTORS = "no_executors"
+    RATE_LIMITED = "rate_limited"
     EXECUTORS_BUSY = "executors_busy"
     RETRYING = "retrying"
     DEAD_LETTER_WRITES_FAILING = "dead_letter_writes_failing"
     KAFKA_TROUBLE = "kafka_trouble"
     WATERMARK_HELD = "watermark_held"
+
+
+class RecordAction(Enum):
+    """What is to become of one record, by hand."""
+
+    PARK = "park"
+    DROP = "drop"
+    RETRY = "retry"
+
+
+class RecordPlace(Enum):
+    """Where a record in flight is."""
+
+    BUFFERED = "buffered"
+    EXECUTING = "executing"
+    DELAYED = "delayed"
+    PARKING = "parking"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +86,29 @@ class ExecutorsStatus:
     wanted: int
     running: int
     busy: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdStatus:
+    """Records in flight at most. configured: as started; wanted: as changed since.
+
+    effective is above wanted for as long as more records are in flight; the_loss_budget: whether
+    it is also what a crash may lose (at_most_once).
+    """
+
+    configured: int
+    wanted: int
+    effective: int
+    in_flight: int
+    the_loss_budget: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimitStatus:
+    """Records that may start per second; None: as many as can be."""
+
+    configured: float | None
+    wanted: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +150,11 @@ class CountersStatus:
 
 @dataclass(frozen=True, slots=True)
 class RouteStatus:
-    """One route. in_flight = buffered + executing + delayed; parking is part of delayed."""
+    """One route. in_flight = buffered + executing + delayed; parking is part of delayed.
+
+    threshold is the effective one, see thresholds. generation rises with every change by an
+    operator.
+    """
 
     name: str
     target: str
@@ -125,10 +170,13 @@ class RouteStatus:
     in_flight_bytes: int
     oldest_age_seconds: float | None
     executors: ExecutorsStatus
+    thresholds: ThresholdStatus
+    rate_limit: RateLimitStatus
     exposure: ExposureStatus
     availability: AvailabilityStatus
     causes: list[Cause]
     counters: CountersStatus
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +204,28 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class HeaderStatus:
+    """A header of a record; value in base64, None where it has none."""
+
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadStatus:
+    """What a record holds, in base64. truncated: each part is cut to its first 1 024 bytes."""
+
+    key: str | None
+    value: str | None
+    headers: list[HeaderStatus]
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutingRecord:
     """A record that an executor holds: how long since it was fetched, and since its request began.
 
-    attempt: which request this is, 1 for the first.
+    attempt: which request this is, 1 for the first. payload: only where it was asked for.
     """
 
     route: str
@@ -169,6 +235,7 @@ class ExecutingRecord:
     attempt: int
     age_seconds: float
     executing_seconds: float
+    payload: PayloadStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)

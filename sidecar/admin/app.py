@@ -12,8 +12,11 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
-from sidecar.admin import health, partitions, records, routes, status
-from sidecar.admin.hosts import HostCheck
+from sidecar.admin import health, partitions, process, records, routes, status
+from sidecar.admin.access import Access
+from sidecar.admin.bodies import BodyCheck
+from sidecar.admin.control import Control
+from sidecar.admin.hosts import HostCheck, OriginCheck
 from sidecar.admin.problems import MEDIA_TYPE, Problem, handle_problems
 from sidecar.admin.view import View
 
@@ -24,9 +27,15 @@ _PROBLEM = {
 
 
 class AdminApp(FastAPI):
-    """view is None only where nothing but the description is wanted."""
+    """view, control and access are None only where nothing but the description is wanted."""
 
-    def __init__(self, view: View | None, names: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        view: View | None,
+        control: Control | None,
+        access: Access | None,
+        names: Iterable[str] = (),
+    ) -> None:
         super().__init__(
             title="Sidecar admin API",
             summary="Health, state and control of a running sidecar.",
@@ -37,9 +46,16 @@ class AdminApp(FastAPI):
             generate_unique_id_function=_operation_id,
         )
         self.state.view = view
-        for module in (health, status, routes, partitions, records):
-            self.include_router(module.router)
+        self.state.control = control
+        self.state.access = access
+        routers = [each.router for each in (health, status, routes, partitions, records, process)]
+        self.state.resources = [route for router in routers for route in router.routes]
+        for router in routers:
+            self.include_router(router)
         handle_problems(self)
+        # The last one added is asked first.
+        self.add_middleware(BodyCheck)
+        self.add_middleware(OriginCheck)
         self.add_middleware(HostCheck, names=tuple(names))
 
     def openapi(self) -> dict[str, Any]:
@@ -47,12 +63,19 @@ class AdminApp(FastAPI):
             document = super().openapi()
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             schemas["Problem"] = TypeAdapter(Problem).json_schema()
+            document["components"]["securitySchemes"] = {
+                "token": {"type": "http", "scheme": "bearer"}
+            }
+            for path in document["paths"].values():
+                for method, operation in path.items():
+                    if method not in ("get", "head"):
+                        operation["security"] = [{"token": []}]
         return super().openapi()
 
 
 def openapi_document() -> dict[str, Any]:
     """The description of the API, as openapi/admin.json holds it."""
-    return AdminApp(None).openapi()
+    return AdminApp(None, None, None).openapi()
 
 
 def _operation_id(route: APIRoute) -> str:

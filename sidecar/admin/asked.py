@@ -1,4 +1,4 @@
-"""What handlers ask for: the view of the application they belong to."""
+"""What handlers ask for: the view and the control of the application they belong to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from sidecar.admin.control import Control
 from sidecar.admin.view import View
 
 
@@ -14,4 +15,10 @@ async def _view(request: Request) -> View:
     return view
 
 
+async def _control(request: Request) -> Control:
+    control: Control = request.app.state.control
+    return control
+
+
 AskedView = Annotated[View, Depends(_view)]
+AskedControl = Annotated[Control, Depends(_control)]

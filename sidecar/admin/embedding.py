@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import uvicorn
 
 from sidecar.admin.app import AdminApp
+from sidecar.admin.connections import BoundedProtocol
 
 _DATE_SECONDS = 1.0  # how long a Date header is used
 
@@ -21,7 +22,7 @@ class EmbeddedServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=BoundedProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,

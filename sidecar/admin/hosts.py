@@ -1,8 +1,10 @@
-"""Which Host headers are answered: the guard against pages that rebind a name of their own.
+"""Which Host and Origin headers are answered: the guard against pages of others in a browser.
 
 A browser that was led here by a foreign name says that name. Addresses, localhost and configured
 names are answered; so is a request without a Host, which no browser sends, and everything that
 comes through the Unix socket, which no browser opens.
+
+A page that was not served from here says so in Origin, with everything that could change something.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from sidecar.admin.access import is_by_socket
 from sidecar.admin.problems import problem_response
 
+_SAFE = ("GET", "HEAD", "OPTIONS")
 _HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d*)?", re.ASCII)
 
 
@@ -33,8 +37,7 @@ class HostCheck:
             await self._app(scope, receive, send)
 
     def _answered(self, scope: Scope) -> bool:
-        server = scope.get("server")
-        if server is not None and server[1] is None:
+        if is_by_socket(scope):
             return True
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         return len(hosts) < 2 and all(self._is_own(host.decode("latin-1")) for host in hosts)
@@ -49,3 +52,28 @@ class HostCheck:
         except ValueError:
             return name in self._names
         return True
+
+
+class OriginCheck:
+    """ASGI middleware: whatever may change something comes from no page, or from one of ours."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] not in _SAFE and not _from_here(scope):
+            response = problem_response(403, "a page of another origin may change nothing")
+            await response(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+def _from_here(scope: Scope) -> bool:
+    headers = scope["headers"]
+    hosts = [value.lower() for name, value in headers if name == b"host"]
+    origins = [value.lower() for name, value in headers if name == b"origin"]
+    return all(
+        origin in (b"http://" + host, b"https://" + host)
+        for origin in origins
+        for host in hosts or [b""]
+    )

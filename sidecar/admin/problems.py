@@ -10,6 +10,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from sidecar.errors import Conflict, NotFound
 
 log = logging.getLogger(__name__)
 
@@ -26,22 +29,29 @@ class Problem:
     detail: str
 
 
+def problem(status: int, detail: str) -> Problem:
+    return Problem("about:blank", HTTPStatus(status).phrase, status, detail)
+
+
 def problem_response(status: int, detail: str) -> JSONResponse:
-    problem = Problem("about:blank", HTTPStatus(status).phrase, status, detail)
-    return JSONResponse(asdict(problem), status, media_type=MEDIA_TYPE)
+    return JSONResponse(asdict(problem(status, detail)), status, media_type=MEDIA_TYPE)
 
 
 def handle_problems(app: FastAPI) -> None:
     """Answer every error of the application this way."""
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(NotFound, _not_found)
+    app.add_exception_handler(Conflict, _conflict)
     app.add_exception_handler(Exception, _unexpected)
 
 
-async def _http(_request: Request, error: Exception) -> JSONResponse:
+async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     response = problem_response(error.status_code, str(error.detail))
     response.headers.update(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        response.headers["allow"] = ", ".join(sorted(_methods(request)))
     return response
 
 
@@ -52,6 +62,24 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
         for each in error.errors()
     ]
     return problem_response(HTTPStatus.UNPROCESSABLE_ENTITY, "; ".join(mistakes))
+
+
+def _methods(request: Request) -> set[str]:
+    """What the address takes, by all of its routes: the framework tells of the first one only."""
+    return {
+        method
+        for route in request.app.state.resources
+        if route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods
+    }
+
+
+async def _not_found(_request: Request, error: Exception) -> JSONResponse:
+    return problem_response(HTTPStatus.NOT_FOUND, str(error))
+
+
+async def _conflict(_request: Request, error: Exception) -> JSONResponse:
+    return problem_response(HTTPStatus.CONFLICT, str(error))
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from sidecar.admin.control import Control
 from sidecar.admin.listeners import UnixListener, listen_tcp
 from sidecar.admin.view import View
 from sidecar.errors import SidecarError
@@ -52,12 +53,14 @@ class AdminServer:
         self,
         settings: AdminSettings,
         view: View,
+        control: Control,
         *,
         names: Collection[str] = (),
         failed: Callable[[BaseException], object] | None = None,
     ) -> None:
         self._settings = settings
         self._view = view
+        self._control = control
         self._names = (*names, settings.host)
         self._failed = failed
         self._unix: UnixListener | None = None
@@ -73,12 +76,15 @@ class AdminServer:
             tcp.close()
             raise
         # Only who serves pays for the framework.
+        from sidecar.admin.access import Access  # noqa: PLC0415
         from sidecar.admin.app import AdminApp  # noqa: PLC0415
         from sidecar.admin.embedding import EmbeddedServer  # noqa: PLC0415
 
         sockets = [tcp] if self._unix is None else [tcp, self._unix.socket]
         host, port = tcp.getsockname()[:2]
-        self._server = EmbeddedServer(AdminApp(self._view, self._names))
+        access = Access(self._settings)
+        app = AdminApp(self._view, self._control, access, self._names)
+        self._server = EmbeddedServer(app)
         self._task = asyncio.create_task(self._serve(self._server, sockets), name="admin")
         await self._server.listening.wait()
         address = Address(host, port, None if self._unix is None else self._unix.path)

@@ -28,8 +28,11 @@ class View(Protocol):
 
     def partitions(self) -> Sequence[PartitionStatus]: ...
 
-    def executing(self, limit: int) -> Sequence[ExecutingRecord]:
-        """The records whose requests run, the oldest request first, at most so many."""
+    def executing(self, limit: int, *, payload: bool = False) -> Sequence[ExecutingRecord]:
+        """The records whose requests run, the oldest request first, at most so many.
+
+        payload: with what they hold.
+        """
 
     async def wait_drained(self, seconds: float) -> bool:
         """True as soon as every route has finished its drain; False after so many seconds."""

@@ -1,6 +1,7 @@
 """The command line: one module per command, imported only when it is the one that was asked for.
 
-A command module has `main(args) -> int`, and `add_arguments(parser)` where it takes any. Exit
+A command module has `main(args) -> int`, and `add_arguments(parser)` where it takes any; where
+several share one, `command` among the arguments tells which it is. Exit
 codes: 0 clean, 1 runtime failure, 2 usage or configuration. A user's mistake is one line on
 standard error, never a traceback.
 """
@@ -24,8 +25,41 @@ COMMANDS = {
     "check": "try configuration, brokers, topics, permissions and the app, and say what to fix",
     "dead-letters": "list, show, count and redrive what was parked, by talking to Kafka itself",
     "demo": "broker, toy app and load in one process: nothing else is needed",
+    "status": "health, routes, and why one is slow or stopped",
+    "routes": "depth, executors and rates of each route",
+    "in-flight": "the records whose requests run, the oldest first",
+    "partitions": "assignment, committed offset, watermark and lag",
+    "top": "status and routes as a live table",
+    "executors": "show or change how many requests may run at once",
+    "threshold": "show or change how many records may be in flight",
+    "rate-limit": "show or change how many records may start per second",
+    "pause": "dispatch nothing until resumed",
+    "resume": "go on after a pause or a halt",
+    "breaker-reset": "send records to a held app again, at once",
+    "log-level": "show or change how much is logged",
+    "record": "park, drop or retry one record",
+    "drain": "finish what executes, and end the process",
     "config-schema": "print the JSON schema of the configuration file",
     "openapi": "print the description of the admin API",
+}
+
+# Those that share a module: what shows a running sidecar, and what changes one.
+_MODULES = {
+    **dict.fromkeys(("status", "routes", "in-flight", "partitions", "top"), "seeing"),
+    **dict.fromkeys(
+        (
+            "executors",
+            "threshold",
+            "rate-limit",
+            "pause",
+            "resume",
+            "breaker-reset",
+            "log-level",
+            "record",
+            "drain",
+        ),
+        "changing",
+    ),
 }
 
 
@@ -74,8 +108,10 @@ def _wrong_command(command: str | None) -> str:
 
 
 def _run(name: str, arguments: Sequence[str]) -> int:
-    module = import_module(f"sidecar.cli.{name.replace('-', '_')}")
+    module = import_module(f"sidecar.cli.{_MODULES.get(name, name.replace('-', '_'))}")
     parser = Parser(prog=f"sidecar {name}", description=COMMANDS[name], allow_abbrev=False)
+    if name in _MODULES:
+        parser.set_defaults(command=name)
     if hasattr(module, "add_arguments"):
         module.add_arguments(parser)
     args = parser.parse_args(arguments)

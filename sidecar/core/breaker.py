@@ -42,6 +42,17 @@ class Breaker:
         if self.state is State.TRIAL:
             self._trial_out = True
 
+    def trial_cancelled(self) -> None:
+        """A request was cut that may have been the trial: another record may be the next."""
+        self._trial_out = False
+
+    def reset(self, now: float) -> bool:
+        """An operator says that the application is there; True if intake was held."""
+        if self.state not in (State.HELD, State.TRIAL):
+            return False
+        self._enter(State.UP, now)
+        return True
+
     def reachable(self, now: float) -> None:
         """A probe got through."""
         if self.state is State.WAITING:

@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sidecar.core.ledger import InFlight
 from sidecar.model import Assignment
@@ -72,6 +72,19 @@ class Buffer:
                 return self.take()
             turns.rotate(-1)
         return None
+
+    def entries(self) -> Iterator[InFlight]:
+        return (entry for lane in self._turns for entry in lane)
+
+    def remove(self, entry: InFlight) -> None:
+        """Take out one record that is buffered, wherever it stands."""
+        assignment = entry.record.assignment
+        lane = self._lanes[assignment]
+        lane.remove(entry)
+        self._count -= 1
+        if not lane:
+            del self._lanes[assignment]
+            self._turns = deque(other for other in self._turns if other is not lane)
 
     def discard(self, assignment: Assignment) -> list[InFlight]:
         """Remove everything of one assignment."""

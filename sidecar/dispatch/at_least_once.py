@@ -68,6 +68,9 @@ class AtLeastOnce:
         if self._settled >= COMMIT_AFTER_SETTLED and self._posted is None:
             self.commit()
 
+    def uncommitted(self) -> Iterable[InFlight]:
+        return ()
+
     def commit(self) -> None:
         if self._posted is not None:
             return

@@ -12,6 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 
 from sidecar.core.buffer import Buffer
 from sidecar.core.commands import Clear
@@ -126,6 +127,10 @@ class AtMostOnce:
             entries.append(entry)
             positions[entry.record.assignment] = entry.record.offset + 1
         self._post(_Run(entries, positions))
+
+    def uncommitted(self) -> Iterable[InFlight]:
+        committing = () if self._run is None else self._run.entries
+        return chain(committing, self._uncommitted.entries())
 
     def commit(self) -> None:
         """Positions past what holds no record: only where nothing waits before them."""

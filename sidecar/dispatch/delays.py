@@ -6,7 +6,7 @@ Owner: one route, on the loop. One timer stands at the earliest due time.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from sidecar.core.ledger import InFlight
@@ -38,6 +38,9 @@ class Delays:
     def oldest(self) -> float | None:
         """When the record that is longest in flight was received; looks at every one."""
         return min((entry.received_at for _, _, entry in self._heap), default=None)
+
+    def entries(self) -> Iterator[InFlight]:
+        return (entry for _, _, entry in self._heap)
 
     def add(self, entry: InFlight, when: float) -> None:
         self._number += 1

@@ -100,10 +100,10 @@ class ExecutorPool(Generic[Work]):
         "_finished",
         "_idle",
         "_scheduler",
-        "_take",
         "_tick_seconds",
         "_timeout_seconds",
         "busy",
+        "take",
         "wanted",
     )
 
@@ -121,7 +121,7 @@ class ExecutorPool(Generic[Work]):
         self._timeout_seconds = timeout_seconds
         self._tick_seconds = min(0.1, timeout_seconds / 10)
         self._executor = executor
-        self._take = take
+        self.take = take
         self._finished = finished
         self._all: set[Executor[Work]] = set()
         self._idle: list[Executor[Work]] = []
@@ -154,7 +154,7 @@ class ExecutorPool(Generic[Work]):
     def kick(self) -> None:
         """There may be something to take."""
         while self._idle:
-            work = self._take()
+            work = self.take()
             if work is None:
                 return
             self._start(self._idle.pop(), work)
@@ -165,32 +165,32 @@ class ExecutorPool(Generic[Work]):
         if len(self._all) > self.wanted:
             self._retire(executor)
             return
-        following = self._take()
+        following = self.take()
         if following is None:
             self._idle.append(executor)
         else:
             self._start(executor, following)
 
-    def abort_all(self) -> list[InFlight]:
-        """Cut every running request; the records, whose attempts came to nothing."""
-        return [entry for executor in list(self.executing()) for entry in self._abort(executor)]
+    def cancel(self, entry: InFlight) -> Sequence[InFlight]:
+        """Cut the request that carries this record; the records it carried, if there is one.
 
-    def abort(self, entry: InFlight) -> Sequence[InFlight]:
-        """Cut the request that carries this record; the records it carried, if there is one."""
+        The executor takes nothing new by itself.
+        """
         for executor in self.executing():
             if entry in executor.entries:
-                return self._abort(executor)
+                return self._cut(executor)
         return ()
 
-    def _abort(self, executor: Executor[Work]) -> Sequence[InFlight]:
+    def abort_all(self) -> list[InFlight]:
+        """Cut every running request; the records, whose attempts came to nothing."""
+        return [entry for executor in list(self.executing()) for entry in self._cut(executor)]
+
+    def _cut(self, executor: Executor[Work]) -> Sequence[InFlight]:
         executor.slot.abort()
         aborted = executor.entries
         executor.work = None
         self.busy -= 1
-        if len(self._all) > self.wanted:
-            self._retire(executor)
-        else:
-            self._idle.append(executor)
+        self._rest(executor)
         return aborted
 
     def close(self) -> None:
@@ -208,6 +208,12 @@ class ExecutorPool(Generic[Work]):
         executor.start(work, now, self._timeout_seconds)
         if self._deadline_timer is None:
             self._deadline_timer = self._scheduler.call_at(executor.deadline, self._check_deadlines)
+
+    def _rest(self, executor: Executor[Work]) -> None:
+        if len(self._all) > self.wanted:
+            self._retire(executor)
+        else:
+            self._idle.append(executor)
 
     def _retire(self, executor: Executor[Work]) -> None:
         self._all.discard(executor)

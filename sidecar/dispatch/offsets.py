@@ -48,6 +48,9 @@ class Offsets(Protocol):
     def commit_done(self, result: CommitResult) -> list[InFlight]:
         """The answer to the commit that was posted; returns records to be given up."""
 
+    def uncommitted(self) -> Iterable[InFlight]:
+        """Records that may not start before their offset is committed."""
+
     def commit(self) -> None:
         """The commit interval has passed: post a commit if there is anything to say."""
 

@@ -73,7 +73,7 @@ class Parker:
         return iter(self._entries)
 
     def park(self, entry: InFlight, result: Result, reason: str) -> None:
-        parking, record = self._the_parking, entry.record
+        record = entry.record
         story = Story(
             reason=reason,
             detail=describe(result),
@@ -83,6 +83,11 @@ class Parker:
             last_attempt_at=self._wall_clock(),
             answer=result.body if isinstance(result, Answer) else b"",
         )
+        self.write(entry, story)
+
+    def write(self, entry: InFlight, story: Story) -> None:
+        """Park the record with a story of its own."""
+        parking, record = self._the_parking, entry.record
         self._write(entry, _Write(lambda told: parking.park(record, story, told), self._parked), 1)
 
     def retry(self, entry: InFlight, topic: RetryTopic) -> None:
@@ -105,6 +110,17 @@ class Parker:
             parking.retry(record, mark, topic.name, told)
 
         self._write(entry, _Write(send, self._retried), 1)
+
+    def is_writing(self, entry: InFlight) -> bool:
+        """Whether an answer of the broker is due, so that it may lie in the topic already."""
+        return self._entries[entry] is None
+
+    def remove(self, entry: InFlight) -> None:
+        """Forget one record that waits for its next write."""
+        self._forget([entry])
+        if not self._entries:
+            self.failures = 0
+            self.last_error = ""
 
     def discard(self, assignment: Assignment) -> list[InFlight]:
         """Forget what is not confirmed of one assignment: its next owner parks it."""

@@ -140,7 +140,7 @@ class Relief:
         return True
 
     def _take_out(self, entry: InFlight) -> bool:
-        together = self._pool.abort(entry)
+        together = self._pool.cancel(entry)
         for other in together:
             if other is entry:
                 continue

@@ -37,6 +37,7 @@ from sidecar.dispatch.delays import Delays
 from sidecar.dispatch.executors import BatchExecutor, ExecutorPool, RecordExecutor
 from sidecar.dispatch.failures import Failures
 from sidecar.dispatch.offsets import Offsets
+from sidecar.dispatch.pace import Pace
 from sidecar.dispatch.parker import Parker
 from sidecar.dispatch.relief import Relief
 from sidecar.logs import RateLimited, WithFields, gist
@@ -206,8 +207,14 @@ class Route:
                 parker=self._parker,
                 log=self._log,
             )
+        self.pace: Final[Pace[Any]] = Pace(
+            scheduler, self._pool, (lambda _: 1) if self._batching is None else len
+        )
         self.phase = Phase.WAITING
         self.paused = False  # by the operator
+        # Of what an operator may change. It begins at the time, so that none comes again after a
+        # restart.
+        self.generation = int(wall_clock() * 1000)
         self.trouble = ""  # what the fetch thread last reported
         self.trouble_at = 0.0
         self.lost_records: list[Record] = []  # cut at the end of a drain (at_most_once)
@@ -221,6 +228,7 @@ class Route:
     def start(self) -> None:
         """Look for the application; fetching begins when it is there."""
         self._pool.resize(self.settings.executors)
+        self.pace.limit(self.settings.max_records_per_second)
         self._availability.start()
 
     def drain(self) -> None:
@@ -295,6 +303,7 @@ class Route:
 
     def _stop_timers(self) -> None:
         self._availability.stop()
+        self.pace.stop()
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
@@ -305,12 +314,32 @@ class Route:
         self._pool.resize(count)
         self._offsets.refill()
 
+    def set_threshold(self, records: int) -> None:
+        """What is in flight beyond it stays; nothing is fetched until it is fewer."""
+        self._places.threshold = records
+        self._offsets.refill()
+
+    def set_rate(self, records_per_second: float | None) -> None:
+        self.pace.limit(records_per_second)
+        self._offsets.refill()
+
     def pause(self) -> None:
         self.paused = True
 
     def resume(self) -> None:
         self.paused = False
         self.failures.halted = ""
+        self._go_on()
+
+    def reset_breaker(self) -> bool:
+        """Go on as if the application had answered; False if nothing was held."""
+        if not self.breaker.reset(self._scheduler.time()):
+            return False
+        self._go_on()
+        return True
+
+    def go_on(self) -> None:
+        """There may be something to take, or somebody to take it."""
         self._go_on()
 
     # --- from the fetch thread ----------------------------------------------------------------
@@ -465,7 +494,11 @@ class Route:
         slots = self._pool.wanted
         if self._batching is not None:
             slots *= self._batching.max_records
-        return self._run_ahead.allowance(len(self._ready), slots, self._places.threshold)
+        allowed = self._run_ahead.allowance(len(self._ready), slots, self._places.threshold)
+        rate = self.pace.rate
+        if rate is not None:  # of a second, so that a drain need not wait for the others
+            allowed = min(allowed, max(1, int(rate)) - len(self._ready))
+        return allowed
 
     def _clear_later(self, again: Callable[[], None]) -> None:
         self._scheduler.call_later(CLEAR_AGAIN_SECONDS, again)
@@ -666,6 +699,19 @@ class Route:
     @property
     def delays(self) -> Delays:
         return self._delays
+
+    @property
+    def ready(self) -> Buffer:
+        return self._ready
+
+    @property
+    def threshold(self) -> int:
+        """As wanted; what is in flight may be more for a while after it was lowered."""
+        return self._places.threshold
+
+    def is_leaving(self, assignment: Assignment) -> bool:
+        """Whether the partition is being given up, or has been."""
+        return assignment in self._leaving or not assignment.live
 
     @property
     def startable(self) -> int:

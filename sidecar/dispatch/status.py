@@ -6,6 +6,7 @@ shown as times of day, so every function takes both clocks' reading of now.
 
 from __future__ import annotations
 
+import base64
 import heapq
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from typing import Final, NamedTuple
 from sidecar.core.breaker import State
 from sidecar.dispatch.offsets import PartitionState
 from sidecar.dispatch.route import Phase, Route
-from sidecar.model import Assignment, Partition
+from sidecar.model import UNREADABLE_HEADERS, Assignment, Guarantee, Partition, Record
 from sidecar.status import (
     AppState,
     AvailabilityStatus,
@@ -25,13 +26,19 @@ from sidecar.status import (
     ExecutingRecord,
     ExecutorsStatus,
     ExposureStatus,
+    HeaderStatus,
     PartitionStatus,
+    PayloadStatus,
+    RateLimitStatus,
     RouteState,
     RouteStatus,
+    ThresholdStatus,
 )
 
 TROUBLE_LASTS_SECONDS: Final = 30.0  # the client repeats what goes on within this time
 HELD_LONG_SECONDS: Final = 10.0
+PAYLOAD_BYTES: Final = 1024  # of each part of a record that are shown
+HEADERS_SHOWN: Final = 100
 
 _STATES: Final = {
     Phase.WAITING: RouteState.WAITING,
@@ -61,12 +68,13 @@ def route_status(route: Route, now: Now) -> RouteStatus:
     settings, pool = route.settings, route.executors
     exposure = route.offsets.exposure(route.executing, route.delayed)
     oldest = route.oldest
+    thresholds = _thresholds(route)
     return RouteStatus(
         name=settings.name,
         target=settings.target,
         guarantee=settings.guarantee,
         state=route_state(route),
-        threshold=settings.threshold,
+        threshold=thresholds.effective,
         threshold_bytes=settings.threshold_bytes,
         buffered=route.buffered,
         executing=route.executing,
@@ -76,6 +84,8 @@ def route_status(route: Route, now: Now) -> RouteStatus:
         in_flight_bytes=route.in_flight_bytes,
         oldest_age_seconds=None if oldest is None else now.age(oldest),
         executors=ExecutorsStatus(settings.executors, pool.wanted, pool.running, pool.busy),
+        thresholds=thresholds,
+        rate_limit=RateLimitStatus(settings.max_records_per_second, route.pace.rate),
         exposure=ExposureStatus(exposure.would_lose, exposure.would_repeat),
         availability=AvailabilityStatus(
             AppState(route.breaker.state.value),
@@ -84,6 +94,7 @@ def route_status(route: Route, now: Now) -> RouteStatus:
         ),
         causes=list(causes(route, now)),
         counters=_counters(route),
+        generation=route.generation,
     )
 
 
@@ -109,7 +120,9 @@ def partition_statuses(
     ]
 
 
-def executing_records(route: Route, now: Now, limit: int) -> list[ExecutingRecord]:
+def executing_records(
+    route: Route, now: Now, limit: int, *, payload: bool = False
+) -> list[ExecutingRecord]:
     """The records whose requests run, the oldest request first."""
     holders = heapq.nsmallest(limit, route.executors.executing(), key=lambda each: each.started_at)
     return [
@@ -121,11 +134,42 @@ def executing_records(route: Route, now: Now, limit: int) -> list[ExecutingRecor
             attempt=entry.tries + entry.record.attempts,
             age_seconds=now.age(entry.received_at),
             executing_seconds=now.age(holder.started_at),
+            payload=_payload(entry.record) if payload else None,
         )
         for holder, entry in islice(
             ((holder, entry) for holder in holders for entry in holder.entries), limit
         )
     ]
+
+
+def _payload(record: Record) -> PayloadStatus:
+    headers = record.headers or []
+    if headers is UNREADABLE_HEADERS:
+        headers = []
+    shown = headers[:HEADERS_SHOWN]
+    parts = (record.key, record.value, *(value for _, value in shown))
+    return PayloadStatus(
+        key=_shown(record.key),
+        value=_shown(record.value),
+        headers=[HeaderStatus(name[:PAYLOAD_BYTES], _shown(value)) for name, value in shown],
+        truncated=len(shown) < len(headers)
+        or any(part is not None and len(part) > PAYLOAD_BYTES for part in parts),
+    )
+
+
+def _shown(part: bytes | None) -> str | None:
+    return None if part is None else base64.b64encode(part[:PAYLOAD_BYTES]).decode("ascii")
+
+
+def _thresholds(route: Route) -> ThresholdStatus:
+    wanted, in_flight = route.threshold, route.in_flight
+    return ThresholdStatus(
+        configured=route.settings.threshold,
+        wanted=wanted,
+        effective=max(wanted, in_flight),
+        in_flight=in_flight,
+        the_loss_budget=route.settings.guarantee is Guarantee.AT_MOST_ONCE,
+    )
 
 
 def causes(route: Route, now: Now) -> Iterator[Cause]:
@@ -189,7 +233,16 @@ def _executors(route: Route) -> Iterator[Cause]:
             "the number of executors is 0: nothing is dispatched",
             "set it to what the app can take",
         )
-    elif pool.busy >= pool.wanted and (waiting := route.startable + route.offsets.waiting):
+        return
+    waiting = route.startable + route.offsets.waiting
+    if route.pace.rate is not None and waiting and pool.busy < pool.wanted:
+        yield Cause(
+            CauseName.RATE_LIMITED,
+            None,
+            f"no more than {route.pace.rate:g} records start per second, {waiting} wait",
+            "raise or remove the rate limit if the app can take more",
+        )
+    elif pool.busy >= pool.wanted and waiting:
         yield Cause(
             CauseName.EXECUTORS_BUSY,
             None,
@@ -203,7 +256,7 @@ def _retrying(route: Route, now: Now) -> Iterator[Cause]:
     waiting, oldest = len(route.delays), route.delays.oldest
     if oldest is None:
         return
-    if waiting * 10 >= route.settings.threshold or now.scheduler - oldest >= HELD_LONG_SECONDS:
+    if waiting * 10 >= route.threshold or now.scheduler - oldest >= HELD_LONG_SECONDS:
         yield Cause(
             CauseName.RETRYING,
             now.date(oldest),

@@ -48,6 +48,9 @@ Seconds = Annotated[
 PositiveSeconds = Annotated[
     float, BeforeValidator(_number), Field(gt=0, le=YEAR_SECONDS, allow_inf_nan=False)
 ]
+RatePerSecond = Annotated[
+    float, BeforeValidator(_number), Field(gt=0, le=1_000_000, allow_inf_nan=False)
+]
 Count = Annotated[int, BeforeValidator(_number)]
 
 

@@ -53,6 +53,7 @@ from sidecar.settings.fields import (
     Count,
     KafkaValue,
     PositiveSeconds,
+    RatePerSecond,
     Seconds,
     Section,
 )
@@ -131,6 +132,9 @@ class RouteSettings(Section):
     timeout_seconds: PositiveSeconds = Field(
         default=20.0,
         description="deadline of one attempt, from connecting to the answer's last byte",
+    )
+    max_records_per_second: RatePerSecond | None = Field(
+        default=None, description="records that may start per second; null: as many as can be"
     )
     order: Literal["none"] = Field(default="none", description="order of delivery; none so far")
     group_id: str | None = Field(

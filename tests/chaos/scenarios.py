@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from tests.rig.journal import Journal
 from tests.rig.kafka import KafkaCluster
 from tests.rig.operations import KafkaOperations
-from tests.rig.processes import Scene, Sidecar, config, route
+from tests.rig.processes import ADMIN_TOKEN, Scene, Sidecar, config, route
 from tests.rig.scripted_app import ScriptedApp
 from tests.rig.waiting import eventually
 
@@ -54,7 +54,7 @@ def _guarantee(guarantee: str) -> dict[str, Any]:
 
 @contextmanager
 def _stage(
-    kafka: KafkaCluster, directory: Path, name: str
+    kafka: KafkaOperations, directory: Path, name: str
 ) -> Iterator[tuple[Scene, str, int, Journal]]:
     """A scene, a topic whose name is the group's as well, an application's port and journal."""
     topic = f"{name}-{time.time_ns()}"
@@ -203,6 +203,70 @@ def _stopped_unborn(sidecar: Sidecar, code: int) -> bool:
     return code == -signal.SIGTERM and sidecar.log.stat().st_size == 0
 
 
+def resize(
+    kafka: KafkaOperations, directory: Path, seed: int, first: int, last: int
+) -> Iterator[Line]:
+    """CTL-1: the number of executors changes under load, while a second member comes and goes.
+
+    Nothing may be lost, repeated or cancelled; each change is reported at once, and in force
+    within 2 s.
+    """
+    name, counts = "resize", (1, 50, 2, 0, 10)
+    with _stage(kafka, directory, f"{name}-{seed}") as (scene, topic, port, journal):
+        what = config(
+            kafka.bootstrap_servers,
+            topic,
+            [route(topic, port, executors=10)],
+            **PROTOCOLS["cooperative"],
+        )
+        what["admin"] = {"token": ADMIN_TOKEN}
+        constant = scene.sidecar(what, f"{name}-constant")
+        second: Sidecar | None = None
+        load = scene.load(
+            kafka.bootstrap_servers,
+            topic,
+            partitions=PARTITIONS,
+            count=10_000_000,
+            rate=300,
+            delay_ms=5,
+            slow_every=100,
+            slow_ms=300,
+        )
+        eventually(partial(_flows, journal, 0), "every partition flows", within=60)
+        for number in range(first, last):
+            if number % 4 == 1:
+                second = scene.sidecar(what, f"{name}-{number}")
+            longest = 0.0
+            reported = True
+            for count in counts:
+                began = time.monotonic()
+                told = constant.change("PUT", f"/v1/routes/{topic}/executors", {"count": count})
+                reported &= told["wanted"] == count
+                eventually(partial(_is_running, constant, count), f"{count} run", within=10)
+                longest = max(longest, time.monotonic() - began)
+            if number % 4 == 3 and second is not None:
+                code = second.stop()
+                reported &= code == 0 or _stopped_unborn(second, code)
+                second = None
+            figures = {"in_force_s": round(longest, 2)}
+            yield Line(name, number, reported and longest < 2, figures)
+        load.terminate()
+        assert load.stdout is not None
+        confirmed = int(load.stdout.read().split()[1])
+        eventually(partial(_drained, kafka, topic), "the group is at the end", within=60)
+        eventually(partial(_has_seen, journal, range(confirmed)), "all records seen", within=30)
+        verdict = journal.judge(range(confirmed))
+        late = constant.route()["counters"]["late_results"]
+        ok = verdict.lost == verdict.repeats == late == 0 and constant.stop() == 0
+        figures = {"lost": verdict.lost, "repeated": verdict.repeats, "records": confirmed}
+        yield Line(name, last, ok, figures)
+
+
+def _is_running(sidecar: Sidecar, count: int) -> bool:
+    executors: dict[str, int] = sidecar.route()["executors"]
+    return (executors["wanted"], executors["running"]) == (count, count)
+
+
 def broker(
     kafka: KafkaCluster, directory: Path, seed: int, first: int, last: int, kind: str
 ) -> Iterator[Line]:
@@ -315,6 +379,7 @@ SCENARIOS: dict[str, tuple[Scenario, int, int]] = {
     "members-cooperative": (_with(members, "cooperative"), 30, 1),
     "members-consumer": (_with(members, "consumer"), 30, 1),
     "retries": (retries, 3, 1),
+    "resize": (resize, 200, 1),
     "broker-stopped": (_with(broker, "stopped"), 1, 1),
     "broker-leader_killed": (_with(broker, "leader_killed"), 1, 3),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
@@ -12,171 +11,25 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import httpx
 import pytest
-import uvloop
 
 from sidecar.admin.app import openapi_document
-from sidecar.admin.server import STOP_SECONDS, Address, AdminServer
+from sidecar.admin.server import STOP_SECONDS, AdminServer
 from sidecar.cli import main as command
 from sidecar.errors import SidecarError
-from sidecar.model import Guarantee
 from sidecar.settings import AdminSettings
-from sidecar.status import (
-    AppState,
-    AvailabilityStatus,
-    Cause,
-    CauseName,
-    CountersStatus,
-    ExecutingRecord,
-    ExecutorsStatus,
-    ExposureStatus,
-    PartitionStatus,
-    RouteState,
-    RouteStatus,
-    Status,
-)
-
-T = TypeVar("T")
+from tests.fakes.admin import FakeControl, FakeView, Served, problem, run, serving, with_server
 
 DOCUMENT: Final = Path(__file__).parents[2] / "openapi" / "admin.json"
-NOON: Final = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
-ORDERS: Final = RouteStatus(
-    name="orders",
-    target="http://127.0.0.1:8080/events/{topic}",
-    guarantee=Guarantee.AT_LEAST_ONCE,
-    state=RouteState.RUNNING,
-    threshold=1000,
-    threshold_bytes=16_777_216,
-    buffered=5,
-    executing=2,
-    delayed=3,
-    parking=1,
-    in_flight=10,
-    in_flight_bytes=2000,
-    oldest_age_seconds=1.5,
-    executors=ExecutorsStatus(configured=16, wanted=2, running=2, busy=2),
-    exposure=ExposureStatus(would_lose=0, would_repeat=7),
-    availability=AvailabilityStatus(AppState.UP, NOON, ""),
-    causes=[Cause(CauseName.EXECUTORS_BUSY, NOON, "all are busy", "raise the number")],
-    counters=CountersStatus(100, 90, 4, 3, 2, 1, 0, 2, 0, 1, 1, 0, 0, {"status_retry": 4}),
-)
-PARTITION: Final = PartitionStatus(
-    "orders",
-    "orders",
-    0,
-    1,
-    40,
-    42,
-    8,
-    3,
-    None,
-    None,
-    oldest_offset=42,
-    oldest_age_seconds=1.5,
-    delay_seconds=None,
-)
 
 
-class FakeView:
-    def __init__(self) -> None:
-        self.dead: str | None = None
-        self.unready: str | None = None
-        self.is_started = True
-        self.is_drained = asyncio.Event()
-        self.broken = False
-        self.waiting = asyncio.Event()  # somebody waits for the drain
-
-    def alive(self) -> str | None:
-        return self.dead
-
-    def started(self) -> bool:
-        return self.is_started
-
-    def ready(self) -> str | None:
-        return self.unready
-
-    def status(self) -> Status:
-        if self.broken:
-            raise RuntimeError("a secret of the inside")
-        exposure = ExposureStatus(0, 7)
-        return Status("1.2.3", NOON, 60.0, True, True, True, False, 10, exposure, [ORDERS])
-
-    def routes(self) -> list[RouteStatus]:
-        return [ORDERS]
-
-    def partitions(self) -> list[PartitionStatus]:
-        return [PARTITION]
-
-    def executing(self, limit: int) -> list[ExecutingRecord]:
-        return [ExecutingRecord("orders", "orders", 0, n, 1, 9.5 - n, 2.0) for n in range(3)][
-            :limit
-        ]
-
-    async def wait_drained(self, seconds: float) -> bool:
-        self.waiting.set()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.is_drained.wait()
-        return self.is_drained.is_set()
-
-
-class Served:
-    """A server that runs, its view, and a client of it."""
-
-    def __init__(self, view: FakeView, address: Address, client: httpx.AsyncClient) -> None:
-        self.view = view
-        self.address = address
-        self.client = client
-
-    async def get(self, path: str, **more: Any) -> httpx.Response:
-        return await self.client.get(path, **more)
-
-
-@contextlib.asynccontextmanager
-async def serving(socket_path: Path | None = None, **more: Any) -> AsyncIterator[Served]:
+def a_server(path: Path | None = None, port: int = 0) -> AdminServer:
     view = FakeView()
-    server = AdminServer(AdminSettings(port=0, socket=socket_path), view, **more)
-    address = await server.start()
-    try:
-        async with httpx.AsyncClient(base_url=address.url, trust_env=False, timeout=10) as client:
-            yield Served(view, address, client)
-    finally:
-        await server.stop()
-
-
-def run(main: Coroutine[Any, Any, T]) -> T:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main)
-
-
-def with_server(
-    test: Callable[[Served], Awaitable[None]],
-) -> Callable[[], None]:
-    async def main() -> None:
-        async with serving() as served:
-            await test(served)
-
-    def wrapped() -> None:
-        run(main())
-
-    wrapped.__name__, wrapped.__doc__ = test.__name__, test.__doc__
-    return wrapped
-
-
-def problem(response: httpx.Response, status: int) -> str:
-    """The detail, after the rest was checked."""
-    assert response.status_code == status
-    assert response.headers["content-type"] == "application/problem+json"
-    body = response.json()
-    assert body.keys() == {"type", "title", "status", "detail"}
-    assert body["status"] == status
-    return str(body["detail"])
+    return AdminServer(AdminSettings(port=port, socket=path), view, FakeControl(view))
 
 
 # --- what is told ---------------------------------------------------------------------------------
@@ -383,7 +236,7 @@ def test_living_socket_and_other_files_are_left_alone(tmp_path: Path) -> None:
         async with serving(taken), over(taken) as client:
             for path, reason in ((taken, "another process"), (file, "no socket")):
                 with pytest.raises(SidecarError, match=reason):
-                    await AdminServer(AdminSettings(port=0, socket=path), FakeView()).start()
+                    await a_server(path).start()
             assert (await client.get("/livez")).status_code == 200
 
     run(main())
@@ -396,11 +249,12 @@ def test_default_socket_may_be_missing(tmp_path: Path, caplog: pytest.LogCapture
     unasked = AdminSettings.model_construct({"port"}, port=0, socket=missing)
 
     async def main() -> None:
-        server = AdminServer(unasked, FakeView())
+        view = FakeView()
+        server = AdminServer(unasked, view, FakeControl(view))
         assert (await server.start()).socket is None
         await server.stop()
         with pytest.raises(SidecarError, match=str(missing)):
-            await AdminServer(AdminSettings(port=0, socket=missing), FakeView()).start()
+            await a_server(missing).start()
 
     with caplog.at_level("INFO"):
         run(main())
@@ -410,18 +264,18 @@ def test_default_socket_may_be_missing(tmp_path: Path, caplog: pytest.LogCapture
 def test_taken_port_is_one_clear_line() -> None:
     async def main() -> None:
         async with serving() as served:
-            settings = AdminSettings(port=served.address.port, socket=None)
             with pytest.raises(SidecarError, match=f"port {served.address.port}: Address already"):
-                await AdminServer(settings, FakeView()).start()
+                await a_server(port=served.address.port).start()
 
     run(main())
 
 
 def test_unknown_host_is_one_clear_line() -> None:
     async def main() -> None:
+        view = FakeView()
         settings = AdminSettings(host="no.such.host.invalid", port=0, socket=None)
         with pytest.raises(SidecarError, match=r"cannot listen on no\.such\.host\.invalid"):
-            await AdminServer(settings, FakeView()).start()
+            await AdminServer(settings, view, FakeControl(view)).start()
 
     run(main())
 
@@ -445,7 +299,8 @@ def test_stop_waits_for_nobody() -> None:
     """Neither for an idle connection, nor half a request, nor one that waits for the drain."""
 
     async def main() -> None:
-        server = AdminServer(AdminSettings(port=0, socket=None), view := FakeView())
+        view = FakeView()
+        server = AdminServer(AdminSettings(port=0, socket=None), view, FakeControl(view))
         address = await server.start()
         waits = b"GET /v1/drained?wait_seconds=60 HTTP/1.1\r\nHost: localhost\r\n\r\n"
         writers = []
@@ -467,7 +322,7 @@ def test_stop_waits_for_nobody() -> None:
 
 def test_stop_before_start_and_twice_is_fine() -> None:
     async def main() -> None:
-        server = AdminServer(AdminSettings(port=0, socket=None), FakeView())
+        server = a_server()
         await server.stop()
         await server.start()
         await server.stop()

@@ -16,11 +16,14 @@ Owner: one World. Invariants (numbers are those of the design):
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from sidecar.core import done_map
 from sidecar.model import Answer, Failed, Guarantee, OnExhausted, Partition, Record, Result
 from sidecar.settings import RouteSettings
+from sidecar.status import RecordAction
 from tests.fakes.broker import FakeBroker
 
 UNPROCESSED: Final = (425, 429, 503)
@@ -51,6 +54,7 @@ class Judge:
         self._perhaps_processed: set[Coordinates] = set()
         self._failed: Counter[tuple[str, Coordinates]] = Counter()  # may count as attempts
         self._rejected: set[Coordinates] = set()
+        self._by_hand: set[Coordinates] = set()  # an operator gave them up
         self.done: dict[Partition, set[int]] = defaultdict(set)  # delivered, parked or dropped
         self.delivered: Counter[Coordinates] = Counter()
         self.parked: Counter[Coordinates] = Counter()
@@ -131,6 +135,21 @@ class Judge:
         self.parked[where] += 1
         self._finish(where)
 
+    @contextmanager
+    def by_hand(self, record: Record, action: RecordAction) -> Iterator[None]:
+        """An operator asks for this; what the engine refuses by an exception has not happened."""
+        where = (record.assignment.partition, record.offset)
+        before = set(self._by_hand)
+        if action is not RecordAction.RETRY:
+            self._by_hand.add(where)
+        try:
+            yield
+        except BaseException:
+            self._by_hand = before
+            raise
+        if action is RecordAction.DROP:
+            self._finish(where)
+
     def crashed(self, member: str) -> None:
         self.commits()
         self.lost |= self.exposed.pop(member, set())
@@ -139,6 +158,8 @@ class Judge:
         if self.relieves and self.first_open(where[0]) == where[1]:
             return True
         failed = self._failed[member, where]
+        if where in self._by_hand:
+            return True
         most = self._max_attempts if where[0].topic in self._topics else 1
         if where in self._rejected or failed >= most:
             return True

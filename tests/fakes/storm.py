@@ -16,6 +16,7 @@ from typing import Final
 
 from sidecar.model import Answer, Failed, FailureKind, Guarantee, OnExhausted
 from sidecar.settings import BatchSettings, RetrySettings, RetryTopicSettings
+from sidecar.status import RecordAction
 from tests.fakes.application import HANG, Reply, Request, answer
 from tests.fakes.broker import CommitFate, Protocol
 from tests.fakes.engine import GROUP, TOPIC, Member, World
@@ -80,6 +81,8 @@ class Storm:
             (self._dead_letters, 5),
             (self._executors, 4),
             (self._pause, 3),
+            (self._limits, 3),
+            (self._record_by_hand, 6),
             (self._new_partition, 1),
             (self._stall, 4),
             (self._retention, 2),
@@ -106,6 +109,7 @@ class Storm:
             member.app.up = True
             member.route.set_executors(3)
             member.route.resume()
+            member.route.set_rate(None)
             member.parking.error = None
             member.parking.release()
         world.join()  # others may be about to end
@@ -243,6 +247,20 @@ class Storm:
     def _pause(self) -> None:
         if member := self._someone():
             self.random.choice((member.route.pause, member.route.resume))()
+
+    def _limits(self) -> None:
+        if member := self._someone():
+            member.route.set_rate(self.random.choice((None, 20, 500)))
+            most = member.settings.threshold
+            member.route.set_threshold(self.random.choice((1, max(1, most // 2), most)))
+
+    def _record_by_hand(self) -> None:
+        if member := self._someone():
+            actions = (RecordAction.DROP, RecordAction.RETRY, RecordAction.PARK)
+            entries = member.in_flight()
+            if entries:
+                where = self.random.choice(entries).record
+                member.treat_by_hand(self.random.choice(actions), where)
 
     def _stall(self) -> None:
         if member := self._someone():

@@ -20,6 +20,7 @@ from tests.rig.operations import KafkaOperations
 from tests.rig.ports import free_ports
 from tests.rig.waiting import eventually
 
+ADMIN_TOKEN = "open-sesame"
 _START = "\nfrom sidecar.cli import main\nraise SystemExit(main())"
 
 
@@ -51,6 +52,17 @@ class Sidecar:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/status", timeout=5) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
+
+    def change(self, method: str, path: str, body: object = None) -> Any:
+        """What the admin API answers to a change; the configuration holds ADMIN_TOKEN."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}",
+            None if body is None else json.dumps(body).encode(),
+            {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": "application/json"},
+            method=method,
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
 
     def kill(self) -> None:
         self.process.kill()
@@ -123,6 +135,8 @@ class Scene:
             if process.poll() is None:
                 process.kill()
             process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
 
     def sidecar(
         self,

@@ -73,3 +73,24 @@ def test_a_late_answer_to_an_old_request_ends_no_outage() -> None:
     breaker = held()
     breaker.answered(3.0)
     assert breaker.state is State.HELD
+
+
+def test_an_operator_ends_an_outage_and_nothing_else() -> None:
+    breaker = Breaker(0.0)
+    assert not breaker.reset(1.0), "nothing was ever there"
+    breaker.reachable(1.0)
+    assert not breaker.reset(2.0)
+    breaker.app_down(3.0, "refused", at_once=True)
+    assert breaker.reset(4.0)
+    assert (breaker.state, breaker.since, breaker.may_start()) == (State.UP, 4.0, True)
+
+
+def test_a_trial_that_is_cancelled_makes_room_for_another() -> None:
+    breaker = Breaker(0.0)
+    breaker.reachable(1.0)
+    breaker.app_down(2.0, "refused", at_once=True)
+    breaker.reachable(3.0)
+    breaker.started()
+    assert not breaker.may_start()
+    breaker.trial_cancelled()
+    assert breaker.may_start()

@@ -98,3 +98,17 @@ def test_the_oldest_is_found_wherever_it_waits() -> None:
         entry.received_at = received_at
         buffer.add(entry)
     assert buffer.oldest == 3.0
+
+
+def test_one_record_is_taken_out_wherever_it_stands() -> None:
+    buffer, owners = Buffer(), [assignment(0), assignment(1)]
+    for number in range(3):
+        for owner in owners:
+            buffer.add(in_flight(owner, number))
+    for chosen in list(buffer.entries())[1:]:
+        buffer.remove(chosen)
+        assert chosen not in list(buffer.entries())
+    assert len(buffer) == 1
+    assert buffer.waiting(owners[1]) == 0
+    assert buffer.take() is not None
+    assert buffer.take() is None

@@ -314,3 +314,20 @@ def test_cutting_all_leaves_no_more_executors_than_wanted() -> None:
     assert rig.counts == (1, 1, 0)
     rig.give(3)
     rig.check()
+
+
+# --- one request that is cut ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wanted", [3, 2])
+def test_a_request_that_is_cut_frees_its_executor_and_no_other(wanted: int) -> None:
+    """One too many ends with it; the next record is taken when asked."""
+    rig = Rig(3)
+    rig.give(5)
+    rig.pool.resize(wanted)
+    chosen = next(entry for entry in rig.pool.entries() if entry.record.offset == 1)
+    assert rig.pool.cancel(chosen) == (chosen,)
+    assert (rig.counts, rig.finished) == ((wanted, wanted, 2), [])
+    rig.pool.kick()
+    assert rig.executing == ([0, 2, 3] if wanted == 3 else [0, 2])
+    rig.check()

@@ -1,0 +1,99 @@
+"""sidecar status | routes | in-flight | partitions | top: what a running sidecar says of itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
+from typing import Any
+
+from sidecar.cli import tables
+from sidecar.cli.client import Client, add_client_arguments
+from sidecar.errors import ExitCode
+
+_SHOWN: dict[str, tuple[str, Callable[[Any], list[str]]]] = {
+    "status": ("/v1/status", tables.status),
+    "routes": ("/v1/routes", tables.routes),
+    "in-flight": ("/v1/in-flight", tables.in_flight),
+    "partitions": ("/v1/partitions", tables.partitions),
+}
+_HOME_AND_CLEAR = "\x1b[H\x1b[J"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_client_arguments(parser)
+    match parser.get_default("command"):
+        case "in-flight":
+            parser.add_argument("--limit", type=int, default=100, metavar="N", help="at most (100)")
+            parser.add_argument(
+                "--payload", action="store_true", help="with what the records hold; implies --json"
+            )
+        case "top":
+            parser.add_argument(
+                "--interval", type=_positive, default=1.0, metavar="SECONDS", help="(1)"
+            )
+            parser.add_argument("--times", type=int, metavar="N", help="end after so many")
+
+
+def main(args: Namespace) -> int:
+    client = Client(args)
+    if args.command == "top":
+        return _top(client, args)
+    path, lines_of = _SHOWN[args.command]
+    query: dict[str, Any] = {}
+    if args.command == "in-flight":
+        query["limit"] = args.limit
+        if args.payload:
+            query["payload"], args.json = "true", True
+    show(client.get(path, **query), lines_of, as_json=args.json)
+    return ExitCode.CLEAN
+
+
+def show(found: Any, lines_of: Callable[[Any], list[str]], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        print("\n".join(lines_of(found)))
+
+
+def _top(client: Client, args: Namespace) -> int:
+    """Until interrupted; on a terminal in place."""
+    before: dict[str, int] = {}
+    then, shown = 0.0, 0
+    start = _HOME_AND_CLEAR if sys.stdout.isatty() else ""
+    try:
+        while True:
+            status, now = client.get("/v1/status"), time.monotonic()
+            if args.json:
+                print(json.dumps(status), flush=True)
+            else:
+                delivered = {
+                    each["name"]: each["counters"]["delivered"] for each in status["routes"]
+                }
+                rates = {
+                    name: (count - before[name]) / (now - then)
+                    for name, count in delivered.items()
+                    if name in before
+                }
+                before, then = delivered, now
+                why = tables.causes(status["routes"])
+                lines = [*tables.routes(status["routes"], rates), "", *why]
+                print(start + "\n".join(lines), flush=True)
+            shown += 1
+            if shown == args.times:
+                return ExitCode.CLEAN
+            time.sleep(args.interval)
+    except KeyboardInterrupt:
+        return ExitCode.CLEAN
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 86_400:
+        raise ArgumentTypeError(f"must be a number of seconds above 0, not {text!r}")
+    return value

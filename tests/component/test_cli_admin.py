@@ -1,0 +1,212 @@
+"""The commands that ask and change a running sidecar, against a real admin server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sidecar.cli import main as command
+from sidecar.cli.client import DEFAULT_SOCKET
+from sidecar.settings import AdminSettings
+from sidecar.status import RecordAction
+from tests.fakes.admin import TOKEN, Served, run, serving
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("SIDECAR_"):
+            monkeypatch.delenv(name)
+
+
+Called = tuple[int, str, str]
+
+
+def call(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Called:
+    try:
+        code = command(arguments)
+    except SystemExit as stop:
+        assert isinstance(stop.code, int)
+        code = stop.code
+    return (code, *capsys.readouterr())
+
+
+@pytest.fixture
+def ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Called]:
+    """Run a command against a server that has one route; by its Unix socket."""
+    path = tmp_path / "admin.sock"
+
+    def asked(
+        *arguments: str, look: Callable[[Served], object] = lambda _: None, by: str = "socket"
+    ) -> Called:
+        async def main_() -> Called:
+            async with serving(path) as served:
+                way = [f"--socket={path}"] if by == "socket" else [f"--url={served.address.url}"]
+                called = await asyncio.to_thread(call, [*arguments, *way], capsys)
+                look(served)
+                return called
+
+        return run(main_())
+
+    return asked
+
+
+Ask = Callable[..., Called]
+
+
+def test_status_shows_what_to_do_first(ask: Ask) -> None:
+    code, out, err = ask("status")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "sidecar 1.2.3, up 1 min 00 s: alive, started, ready"
+    assert lines[2].split()[:3] == ["ROUTE", "STATE", "APP"]
+    assert lines[3].split()[:4] == ["orders", "running", "up", "10/1000"]
+    assert lines[5] == "orders: raise the number"
+    assert lines[6].startswith("    executors_busy, for ")
+    assert lines[6].endswith(": all are busy")
+
+
+@pytest.mark.parametrize("name", ["status", "routes", "in-flight", "partitions"])
+def test_json_is_that_of_the_api(name: str, ask: Ask) -> None:
+    code, out, _ = ask(name, "--json")
+    assert code == 0
+    assert json.loads(out)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("routes", "orders  running"),
+        ("in-flight", "orders  orders/0/2"),
+        ("partitions", "orders  orders/0"),
+    ],
+)
+def test_tables(name: str, shown: str, ask: Ask) -> None:
+    code, out, _ = ask(name)
+    assert code == 0
+    assert shown in out
+
+
+def test_in_flight_shows_payloads_on_request(ask: Ask) -> None:
+    code, out, _ = ask("in-flight", "--payload", "--limit=1")
+    assert code == 0
+    (record,) = json.loads(out)
+    assert record["payload"]["key"] == "azE="
+
+
+def test_top_goes_on_and_shows_rates(ask: Ask) -> None:
+    code, out, _ = ask("top", "--times=2", "--interval=0.01")
+    assert code == 0
+    assert out.count("PER SECOND") == 2
+    code, out, _ = ask("top", "--times=2", "--interval=0.01", "--json")
+    assert [json.loads(line)["version"] for line in out.splitlines()] == ["1.2.3"] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked", "shown"),
+    [
+        ("executors 20", ("executors", "orders", 20), "configured 16, wanted 20"),
+        ("executors orders 0", ("executors", "orders", 0), "wanted 0"),
+        ("threshold 5", ("threshold", "orders", 5), "wanted 5, effective 10"),
+        ("rate-limit 2.5", ("rate", "orders", 2.5), "wanted 2.5"),
+        ("rate-limit orders none", ("rate", "orders", None), "wanted -"),
+        ("pause", ("pause", "orders"), "state paused"),
+        ("resume orders", ("resume", "orders"), "state running"),
+        ("breaker-reset", ("reset", "orders"), "state up"),
+        ("drain", ("drain",), "drained no"),
+        ("record park orders/0/17", (RecordAction.PARK, "orders", 0, 17), "was executing"),
+        ("record drop orders/0/17 --route orders", (RecordAction.DROP, "orders", 0, 17), "drop"),
+    ],
+)
+def test_changes(arguments: str, asked: tuple[object, ...], shown: str, ask: Ask) -> None:
+    def look(served: Served) -> None:
+        assert served.control.asked == [asked]
+
+    code, out, err = ask(*arguments.split(), look=look)
+    assert (code, err) == (0, "")
+    assert shown in out
+
+
+@pytest.mark.parametrize("name", ["executors", "threshold", "rate-limit", "log-level"])
+def test_without_a_value_nothing_is_changed(name: str, ask: Ask) -> None:
+    def look(served: Served) -> None:
+        assert served.control.asked == []
+
+    code, out, _ = ask(name, look=look)
+    assert code == 0
+    assert out
+
+
+def test_drain_waits_and_tells_if_it_was_not_done(ask: Ask) -> None:
+    assert ask("drain", "--wait=50ms")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        ("executors -1", 1, "refused (422)"),
+        ("executors 1e9", 2, "no number"),
+        ("executors orders x", 2, "no number"),
+        ("executors a b c", 2, "takes a route and a value"),
+        ("executors order 5", 1, "did you mean orders?"),
+        ("rate-limit 0", 1, "refused (422)"),
+        ("record park orders/0", 2, "TOPIC/PARTITION/OFFSET"),
+        ("record park others/0/1", 1, "not assigned"),
+        ("record park orders/0/404", 1, "refused (404): not in flight"),
+        ("record park orders/0/409", 1, "refused (409): its partition is leaving"),
+        ("record eat orders/0/17", 2, "eat"),
+        ("drain --wait=soon", 2, "such as 20s"),
+        ("top --interval=0", 2, "above 0"),
+        ("status --url=http://127.0.0.1:1", 2, "not both"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: str, code: int, told: str, ask: Ask) -> None:
+    got, out, err = ask(*arguments.split())
+    assert (got, out) == (code, "")
+    assert told in err
+    assert err.count("\n") == 1
+
+
+def test_by_tcp_a_change_needs_the_token(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert ask("status", by="url")[0] == 0
+    code, _, err = ask("pause", by="url")
+    assert code == 1
+    assert "401" in err
+    monkeypatch.setenv("SIDECAR_ADMIN__TOKEN", TOKEN)
+    assert ask("pause", by="url")[0] == 0
+    file = tmp_path / "token"
+    file.write_text("wrong\n", encoding="utf-8")
+    assert ask("pause", f"--token-file={file}", by="url")[0] == 1
+    assert ask("pause", f"--token-file={tmp_path}/none", by="url")[0] == 2
+
+
+def test_who_cannot_be_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for way in (f"--socket={tmp_path}/none", "--url=http://127.0.0.1:1", "--url=127.0.0.1:1"):
+        code, out, err = call(["status", way], capsys)
+        assert (code, out) == (1, "")
+        assert "see that a sidecar runs there" in err
+    assert call(["status", "--url=ftp://x"], capsys)[0] == 2
+
+
+def test_the_socket_of_the_environment_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "s"
+    monkeypatch.setenv("SIDECAR_ADMIN__SOCKET", str(path))
+
+    async def main_() -> Called:
+        async with serving(path):
+            return await asyncio.to_thread(call, ["routes"], capsys)
+
+    assert run(main_())[0] == 0
+
+
+def test_the_default_socket_is_that_of_the_settings() -> None:
+    assert Path(DEFAULT_SOCKET) == AdminSettings().socket
