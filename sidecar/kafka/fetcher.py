@@ -20,7 +20,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Thread
 from typing import Final
 
-from sidecar.core.commands import Clear, Command, Commit, Finish, Revoked, StopFetching, Wake
+from sidecar.core.commands import (
+    Clear,
+    Command,
+    Commit,
+    Finish,
+    Leave,
+    Rejoin,
+    Revoked,
+    StopFetching,
+    Wake,
+)
 from sidecar.core.intake import Intake
 from sidecar.core.places import Places
 from sidecar.errors import FatalSource, SourceError
@@ -95,6 +105,8 @@ class Fetcher:
         self._batches = 0  # handed over
         self._unanswered = False  # a batch was handed over and the loop has not cleared it yet
         self._draining = False
+        self._away = False  # out of the group, or on the way
+        self._to_be_away = False
         self._finish: Finish | None = None
         self.last_step_at = clock()
         # For whoever shows them; replaced once a second, never changed.
@@ -142,7 +154,9 @@ class Fetcher:
             self.ends = self._source.ends(list(self._owned))
             all_paused = self._draining or self._intake.all_paused
             self.paused = frozenset(self._owned.values() if all_paused else self._paused)
-        if self._draining or self._intake.all_paused:
+        if self._away is not self._to_be_away:
+            self._leave_or_rejoin()
+        if self._draining or self._away or self._intake.all_paused:
             self._idle_poll()
         else:
             self._fetch(now)
@@ -237,6 +251,15 @@ class Fetcher:
             self._paused.clear()
             self._source.resume(list(self._owned))
 
+    def _leave_or_rejoin(self) -> None:
+        if self._to_be_away:
+            self._away = True
+            self._source.pause(list(self._owned))
+            self._source.leave()
+        elif not self._owned:  # what is still given up is given up first
+            self._source.rejoin()
+            self._away = False
+
     def _report_positions(self) -> None:
         """Tell the loop where the consumer stands, past what holds no record."""
         if self._draining:
@@ -275,6 +298,10 @@ class Fetcher:
             case StopFetching():
                 self._draining = True
                 self._source.pause(list(self._owned))
+            case Leave():
+                self._to_be_away = True
+            case Rejoin():
+                self._to_be_away = False
             case Finish():
                 self._finish = command
             case Revoked(request, _):
@@ -293,7 +320,7 @@ class Fetcher:
                 for start in starts
             }
         )
-        if self._draining or self._intake.all_paused:
+        if self._draining or self._away or self._intake.all_paused:
             self._source.pause(partitions)
         self._tell(self._sink.assigned, self._committer.at_start(starts))
 
