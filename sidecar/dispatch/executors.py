@@ -4,6 +4,7 @@ Owner: one route, on the loop. An executor that finishes takes the next record i
 callback; an idle one waits on a stack, so that the connections used last are used first.
 
 Invariants:
+* No more start than are effective: those wanted, or fewer while a limit holds.
 * Shrinking never cancels a request: an executor too many ends after the one it holds.
 * An attempt ends at its deadline, whatever the application does.
 """
@@ -98,12 +99,14 @@ class ExecutorPool(Generic[Work]):
         "_executor",
         "_finished",
         "_idle",
+        "_limit",
         "_scheduler",
         "_take",
         "_tick_seconds",
         "_time",
         "_timeout_seconds",
         "busy",
+        "effective",
         "wanted",
     )
 
@@ -127,7 +130,9 @@ class ExecutorPool(Generic[Work]):
         self._all: set[Executor[Work]] = set()
         self._idle: list[Executor[Work]] = []
         self._deadline_timer: Timer | None = None
+        self._limit: int | None = None
         self.wanted = 0
+        self.effective = 0
         self.busy = 0
 
     @property
@@ -144,9 +149,19 @@ class ExecutorPool(Generic[Work]):
     def resize(self, wanted: int) -> None:
         """Grow at once; shrink as requests finish."""
         self.wanted = wanted
-        while len(self._all) > wanted and self._idle:
+        self._adjust()
+
+    def limit(self, limit: int | None) -> None:
+        """No more than these, however many are wanted; None: no limit."""
+        self._limit = limit
+        self._adjust()
+
+    def _adjust(self) -> None:
+        effective = self.wanted if self._limit is None else min(self.wanted, self._limit)
+        self.effective = effective
+        while len(self._all) > effective and self._idle:
             self._retire(self._idle.pop(0))
-        while len(self._all) < wanted:
+        while len(self._all) < effective:
             executor = self._executor(self, self._delivery.open_slot())
             self._all.add(executor)
             self._idle.append(executor)
@@ -163,7 +178,7 @@ class ExecutorPool(Generic[Work]):
     def finished(self, executor: Executor[Work], work: Work, result: Result) -> None:
         self.busy -= 1
         self._finished(work, result)
-        if len(self._all) > self.wanted:
+        if len(self._all) > self.effective:
             self._retire(executor)
             return
         following = self._take()
@@ -179,7 +194,7 @@ class ExecutorPool(Generic[Work]):
             executor.slot.abort()
             aborted.extend(executor.entries)
             executor.work = None
-            if len(self._all) > self.wanted:
+            if len(self._all) > self.effective:
                 self._retire(executor)
             else:
                 self._idle.append(executor)
@@ -188,7 +203,7 @@ class ExecutorPool(Generic[Work]):
 
     def close(self) -> None:
         """Close the connections; nothing may be executing."""
-        self.wanted = 0
+        self.wanted = self.effective = 0
         if self._deadline_timer is not None:
             self._deadline_timer.cancel()
             self._deadline_timer = None
