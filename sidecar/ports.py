@@ -88,6 +88,15 @@ class RecordSource(Protocol):
     def subscribe(self, listener: SourceListener) -> None:
         """Join the group for the topics the source was made for."""
 
+    def leave(self) -> None:
+        """Leave the group, a static member, too; polls to come give all partitions up.
+
+        Not inside a callback. poll gives nothing until rejoin, and must be called as before.
+        """
+
+    def rejoin(self) -> None:
+        """Join the group again, once everything was given up. Not inside a callback."""
+
     def poll(self, limit: int, timeout: float) -> list[Message]:
         """Up to limit messages; waits at most timeout seconds for the first, serves callbacks.
 

@@ -20,6 +20,7 @@ class RouteState(Enum):
     RUNNING = "running"
     PAUSED = "paused"  # by the operator
     HALTED = "halted"  # by on_exhausted: halt
+    LEFT_GROUP = "left_group"  # the application has been away for long
     DRAINING = "draining"
     LEAVING = "leaving"
     ENDED = "ended"
@@ -39,12 +40,15 @@ class CauseName(Enum):
 
     WAITING_FOR_APP = "waiting_for_app"
     HELD = "held"
+    PARKED_IN_A_ROW = "parked_in_a_row"
+    LEFT_GROUP = "left_group"
     PAUSED = "paused"
     HALTED = "halted"
     DRAINING = "draining"
     NO_EXECUTORS = "no_executors"
     RATE_LIMITED = "rate_limited"
     EXECUTORS_BUSY = "executors_busy"
+    APP_OVERLOADED = "app_overloaded"
     RETRYING = "retrying"
     DEAD_LETTER_WRITES_FAILING = "dead_letter_writes_failing"
     KAFKA_TROUBLE = "kafka_trouble"
@@ -80,10 +84,14 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorsStatus:
-    """configured: as started; wanted: as changed since; running: open; busy: with a request."""
+    """configured: as started; wanted: as changed since; effective: as many of these as may run.
+
+    running: open; busy: with a request.
+    """
 
     configured: int
     wanted: int
+    effective: int
     running: int
     busy: int
 

@@ -64,6 +64,10 @@ class Buffer:
             turns.rotate(-1)
         return entry
 
+    def peek(self) -> InFlight | None:
+        """The record that take would give."""
+        return self._turns[0][0] if self._turns else None
+
     def take_fitting(self, fits: Callable[[InFlight], bool]) -> InFlight | None:
         """As take, but of the first partition in turn whose oldest record fits."""
         turns = self._turns

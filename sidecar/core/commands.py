@@ -42,10 +42,18 @@ class StopFetching(NamedTuple):
     """Hand nothing over any more; stay in the group and serve its callbacks."""
 
 
+class Leave(NamedTuple):
+    """Leave the group, with its callbacks, and stay alive."""
+
+
+class Rejoin(NamedTuple):
+    """Join the group again."""
+
+
 class Finish(NamedTuple):
     """Commit these, leave the group and end."""
 
     positions: Sequence[Position]
 
 
-Command = Wake | Commit | Clear | Revoked | StopFetching | Finish
+Command = Wake | Commit | Clear | Revoked | StopFetching | Leave | Rejoin | Finish

@@ -90,9 +90,11 @@ class Intake:
         return True
 
     def should_resume_all(self) -> bool:
-        """True when a full pause ends: half of the places are free."""
+        """True when a full pause ends: half of the places are free, or one does for a trial."""
         places = self._places
-        if not self._all_paused or (
+        if not self._all_paused:
+            return False
+        if not (places.starved and places.in_flight < places.threshold) and (
             places.in_flight > places.threshold // 2
             or places.in_flight_bytes > places.threshold_bytes // 2
         ):

@@ -17,6 +17,7 @@ class Places:
     __slots__ = (
         "freed",
         "freed_bytes",
+        "starved",
         "taken",
         "taken_bytes",
         "threshold",
@@ -34,6 +35,9 @@ class Places:
         # The value of freed at which a waiting fetch thread wants to be woken; 0: it does not
         # wait. Set by the fetch thread, cleared by the loop when it wakes it.
         self.wake_at = 0
+        # All that is in flight waits for another record to be tried: a single free place will do
+        # to end a full pause. Set by the loop.
+        self.starved = False
 
     @property
     def in_flight(self) -> int:

@@ -7,7 +7,7 @@ where every other record is.
 Invariants:
 * A batch is of one topic, as the application knows it; it has at most max_records, and no record
   travels in a larger one than its batch_limit.
-* While the application is tried out, a batch is one record.
+* While the application is tried out, or a suspect runs alone, a batch is one record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 
 from sidecar.core.answers import TOLD_TO_RETRY, AnswerTable, Verdict
 from sidecar.core.batch_answers import BatchAnswerError, failures_of
-from sidecar.core.breaker import Breaker, State
+from sidecar.core.breaker import Breaker
 from sidecar.core.buffer import Buffer
 from sidecar.core.classify import classify
 from sidecar.core.ledger import InFlight
@@ -88,13 +88,13 @@ class Batching:
 
     def take(self) -> Sequence[InFlight] | None:
         """The next batch for an executor, if one may start."""
-        if not self._is_due():
+        if self._breaker.free and not self._is_due():
             return None
         first = self._take_one()
         if first is None:
             return None
         batch = [first]
-        if self._breaker.state is not State.UP:
+        if not self._breaker.free:
             return batch
         topic = _topic_of(first.record)
         limit = min(self.max_records, first.batch_limit)

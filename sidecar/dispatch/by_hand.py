@@ -12,6 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import NamedTuple
 
 from sidecar.core.ledger import InFlight
@@ -74,9 +75,9 @@ class ByHand:
         route = self._route
         places = {
             RecordPlace.EXECUTING: route.executors.entries(),
-            RecordPlace.DELAYED: route.delays.entries(),
+            RecordPlace.DELAYED: chain(route.delays.entries(), route.failures.held_back),
             RecordPlace.PARKING: route.parker.entries(),
-            RecordPlace.BUFFERED: route.ready.entries(),
+            RecordPlace.BUFFERED: chain(route.ready.entries(), route.suspects.entries()),
         }
         for place, entries in places.items():
             for entry in entries:
@@ -103,6 +104,8 @@ class ByHand:
                 raise Conflict(f"{record} is being written to the dead-letter topic at this moment")
             if action is RecordAction.RETRY and not self._keeps:
                 raise Conflict(f"{record} may have been processed; at_most_once sends it no more")
+        if action is RecordAction.RETRY and entry in route.failures.held_back:
+            raise Conflict(f"{record} may have been processed; at_most_once sends it no more")
         if place is RecordPlace.EXECUTING and not self._keeps:
             if action is RecordAction.RETRY:
                 raise Conflict(f"{record} may have been processed; at_most_once sends it no more")
@@ -117,16 +120,18 @@ class ByHand:
             case RecordPlace.EXECUTING:
                 self._cancel(entry)
             case RecordPlace.DELAYED:
-                self._route.delays.remove(entry)
+                if not self._route.delays.remove(entry):
+                    self._route.failures.release(entry)
             case RecordPlace.PARKING:
                 self._route.parker.remove(entry)
+            case RecordPlace.BUFFERED if entry in self._route.suspects.entries():
+                self._route.suspects.remove(entry)
             case RecordPlace.BUFFERED:
                 self._route.ready.remove(entry)
 
     def _cancel(self, entry: InFlight) -> None:
         """Cut its request. What travelled with it goes again, and nobody is charged."""
-        others = [each for each in self._route.executors.cancel(entry) if each is not entry]
-        self._route.breaker.trial_cancelled()
+        others = [each for each in self._route.cancel(entry) if each is not entry]
         self._route.ready.put_back(others)
 
     def _story(self, entry: InFlight) -> Story:

@@ -4,6 +4,7 @@ Owner: one route, on the loop. An executor that finishes takes the next record i
 callback; an idle one waits on a stack, so that the connections used last are used first.
 
 Invariants:
+* No more start than are effective: those wanted, or fewer while a limit holds.
 * Shrinking never cancels a request: an executor too many ends after the one it holds.
 * An attempt ends at its deadline, whatever the application does.
 """
@@ -42,9 +43,8 @@ class Executor(Generic[Work]):
         raise NotImplementedError
 
     def finish(self, result: Result) -> None:
-        work = self.work
+        work, self.work = self.work, None
         assert work is not None, "an answer without a request"
-        self.work = None
         self._pool.finished(self, work, result)
 
 
@@ -99,10 +99,13 @@ class ExecutorPool(Generic[Work]):
         "_executor",
         "_finished",
         "_idle",
+        "_limit",
         "_scheduler",
         "_tick_seconds",
+        "_time",
         "_timeout_seconds",
         "busy",
+        "effective",
         "take",
         "wanted",
     )
@@ -117,6 +120,7 @@ class ExecutorPool(Generic[Work]):
         finished: Callable[[Work, Result], None],
     ) -> None:
         self._scheduler = scheduler
+        self._time = scheduler.time
         self._delivery = delivery
         self._timeout_seconds = timeout_seconds
         self._tick_seconds = min(0.1, timeout_seconds / 10)
@@ -126,7 +130,9 @@ class ExecutorPool(Generic[Work]):
         self._all: set[Executor[Work]] = set()
         self._idle: list[Executor[Work]] = []
         self._deadline_timer: Timer | None = None
+        self._limit: int | None = None
         self.wanted = 0
+        self.effective = 0
         self.busy = 0
 
     @property
@@ -143,9 +149,19 @@ class ExecutorPool(Generic[Work]):
     def resize(self, wanted: int) -> None:
         """Grow at once; shrink as requests finish."""
         self.wanted = wanted
-        while len(self._all) > wanted and self._idle:
+        self._adjust()
+
+    def limit(self, limit: int | None) -> None:
+        """No more than these, however many are wanted; None: no limit."""
+        self._limit = limit
+        self._adjust()
+
+    def _adjust(self) -> None:
+        effective = self.wanted if self._limit is None else min(self.wanted, self._limit)
+        self.effective = effective
+        while len(self._all) > effective and self._idle:
             self._retire(self._idle.pop(0))
-        while len(self._all) < wanted:
+        while len(self._all) < effective:
             executor = self._executor(self, self._delivery.open_slot())
             self._all.add(executor)
             self._idle.append(executor)
@@ -162,7 +178,7 @@ class ExecutorPool(Generic[Work]):
     def finished(self, executor: Executor[Work], work: Work, result: Result) -> None:
         self.busy -= 1
         self._finished(work, result)
-        if len(self._all) > self.wanted:
+        if len(self._all) > self.effective:
             self._retire(executor)
             return
         following = self.take()
@@ -195,7 +211,7 @@ class ExecutorPool(Generic[Work]):
 
     def close(self) -> None:
         """Close the connections; nothing may be executing."""
-        self.wanted = 0
+        self.wanted = self.effective = 0
         if self._deadline_timer is not None:
             self._deadline_timer.cancel()
             self._deadline_timer = None
@@ -204,13 +220,13 @@ class ExecutorPool(Generic[Work]):
 
     def _start(self, executor: Executor[Work], work: Work) -> None:
         self.busy += 1
-        now = self._scheduler.time()
+        now = self._time()
         executor.start(work, now, self._timeout_seconds)
         if self._deadline_timer is None:
             self._deadline_timer = self._scheduler.call_at(executor.deadline, self._check_deadlines)
 
     def _rest(self, executor: Executor[Work]) -> None:
-        if len(self._all) > self.wanted:
+        if len(self._all) > self.effective:
             self._retire(executor)
         else:
             self._idle.append(executor)

@@ -5,7 +5,10 @@ the application, waits out a backoff, goes back to Kafka, or is disposed of as o
 
 Invariants:
 * An outage counts no attempt. One record that fails while others are delivered is no outage.
+* Since the last delivery at most max_parked_in_a_row records were given to be parked. Further ones
+  wait, uncharged, to be tried again; in at_most_once, which may not send them again, to be parked.
 * at_most_once sends again only what certainly was not processed.
+* A connection that broke is judged a second later: see suspects.
 * What a batch failed at is no record's own fault: nobody is charged, and nobody is disposed of;
   its records go again in batches half as large, down to the record alone.
 """
@@ -13,39 +16,56 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from sidecar.core.answers import APP_DROP, Verdict
 from sidecar.core.breaker import Breaker, State
-from sidecar.core.buffer import Buffer
 from sidecar.core.classify import describe, retry_after_seconds
+from sidecar.core.concurrency import Concurrency
 from sidecar.core.ledger import InFlight
 from sidecar.core.retry import RetrySchedule
 from sidecar.dispatch.counters import Counters
 from sidecar.dispatch.delays import Delays
+from sidecar.dispatch.outages import Outages
+from sidecar.dispatch.suspects import SUSPECT_SECONDS, Suspects
 from sidecar.logs import RateLimited, WithFields, gist
-from sidecar.model import Answer, Guarantee, OnExhausted, Outcome, Result
-from sidecar.ports import Scheduler
+from sidecar.model import Answer, Failed, FailureKind, Guarantee, OnExhausted, Outcome, Result
+from sidecar.ports import Scheduler, Timer
 from sidecar.settings import RouteSettings
+
+# at_most_once: how often one record of those that wait to be parked is parked all the same, while
+# no other is in flight that could be tried.
+LET_THROUGH_SECONDS: Final = 60.0
 
 
 class Owner(Protocol):
     """The route, as far as failures are concerned."""
 
+    @property
+    def executors_wanted(self) -> int: ...
+
+    @property
+    def nothing_to_try(self) -> bool:
+        """All that is in flight is being parked, or waits to be."""
+
+    def fetch_one_to_try(self, wanted: bool) -> None:
+        """However little room there is."""
+
     def goes_back(self, entry: InFlight) -> bool:
         """Whether the record is left to another owner, or to the next start."""
 
-    def app_down(self, error: str, at_once: bool) -> None:
-        """The application cannot take anything; at_once: hold intake now."""
-
-    def app_answered(self) -> None: ...
+    def limit_executors(self, limit: int | None) -> None: ...
 
     def park(self, entry: InFlight, result: Result, reason: str) -> None: ...
 
-    def retry_later(self, entry: InFlight) -> bool:
-        """Move the record to its next retry topic; False if there is none."""
+    def has_later(self, entry: InFlight) -> bool:
+        """Whether there is a retry topic for it."""
+
+    def retry_later(self, entry: InFlight) -> None:
+        """Move it to its next retry topic."""
 
     def settle(self, entry: InFlight) -> None:
         """The record is done for good."""
@@ -57,23 +77,38 @@ class Owner(Protocol):
         """A record is buffered that was not delivered."""
 
 
+class HeldBack(NamedTuple):
+    """A record that waits to be parked (at_most_once)."""
+
+    entry: InFlight
+    result: Result
+    reason: str
+
+
 class Failures:
     """See the module."""
 
     __slots__ = (
+        "_answered",
         "_breaker",
         "_counters",
         "_delays",
+        "_held_back",
         "_keeps",
+        "_leaving",
         "_log",
+        "_outages",
         "_owner",
-        "_ready",
         "_repeating",
         "_scheduler",
         "_settings",
+        "_suspects",
+        "_through",
         "_wall_clock",
+        "concurrency",
         "halted",
         "last",
+        "parked_in_a_row",
         "schedule",
     )
 
@@ -83,9 +118,10 @@ class Failures:
         settings: RouteSettings,
         *,
         breaker: Breaker,
+        outages: Outages,
         counters: Counters,
         delays: Delays,
-        ready: Buffer,
+        suspects: Suspects,
         log: WithFields,
         repeating: RateLimited,
         scheduler: Scheduler,
@@ -96,9 +132,10 @@ class Failures:
         self._settings = settings
         self._keeps = settings.guarantee is Guarantee.AT_LEAST_ONCE
         self._breaker = breaker
+        self._outages = outages
         self._counters = counters
         self._delays = delays
-        self._ready = ready
+        self._suspects = suspects
         self._log = log
         self._repeating = repeating
         self._scheduler = scheduler
@@ -113,6 +150,29 @@ class Failures:
         )
         self.halted = ""  # the reason, when on_exhausted: halt stopped the route
         self.last = ""  # what the last attempt that failed came to
+        self.concurrency: Final = Concurrency()
+        self._answered = 0  # records that were answered and not delivered
+        self.parked_in_a_row = 0  # given to be parked since the last delivery
+        self._held_back: deque[HeldBack] = deque()
+        self._through: Timer | None = None  # when one of them is let through
+        self._leaving = False  # at_most_once: what fails from now on cannot wait
+
+    @property
+    def held_back(self) -> Iterable[InFlight]:
+        """Records that wait to be parked until another is delivered."""
+        return (each.entry for each in self._held_back)
+
+    @property
+    def _charges(self) -> bool:
+        """Not while intake is held because nothing is taken."""
+        return not self._breaker.until_delivered
+
+    @property
+    def waiting(self) -> int:
+        """How many are held back."""
+        return len(self._held_back)
+
+    # --- attempts -----------------------------------------------------------------------------
 
     def failed(
         self, entries: Sequence[InFlight], result: Result, verdict: Verdict, batch: int = 1
@@ -128,23 +188,52 @@ class Failures:
         delivered = self._counters.delivered
         others_fine = [0 <= entry.deliveries_seen < delivered for entry in entries]
         down = verdict.outcome is Outcome.APP_DOWN
+        broke = isinstance(result, Failed) and result.kind is FailureKind.BROKEN
         if down and (verdict.opens_breaker or not all(others_fine)):
-            self._owner.app_down(self.last, verdict.opens_breaker)
+            self._outages.app_down(entries[0], self.last, verdict.opens_breaker)
         else:
             self._tell(entries[0], verdict.reason)
-            self._owner.app_answered()
+            self._outages.failed(entries[0], result)
+        if isinstance(result, Answer):
+            self._answered += len(entries)
+            if verdict.outcome is Outcome.DEFERRED:
+                self._deferred(entries)
+        elif broke and self._keeps:
+            self._outages.connection_broke()
         for entry, fine in zip(entries, others_fine, strict=True):
             entry.deliveries_seen = delivered
+            alone = self._suspects.ended(entry, innocent=not (broke or verdict.opens_breaker))
             if not self._keeps and not verdict.unprocessed:
                 self._dispose(entry, result, verdict.reason)
-            elif down and (verdict.opens_breaker or not fine):
-                self._wait_for_app(entry)
-            elif verdict.outcome is Outcome.DEFERRED and not fine:
+            elif broke:
+                self._suspects.broke(entry, result, verdict, batch, alone)
+                self._wait_to_be_judged(entry)
+            elif verdict.outcome is Outcome.DEFERRED and not (fine and self._charges):
                 self._try_again(entry, result)
+            elif (down and (verdict.opens_breaker or not fine)) or not self._charges:
+                self._wait_for_app(entry)
             elif batch > 1:
                 self._halve(entry, batch, result, verdict)
             else:
                 self._charge(entry, result, verdict)
+
+    def delivered(self, count: int) -> bool:
+        """Records were delivered after failures. True if nothing of these is left to remember."""
+        self.excuse()
+        if self.concurrency.delivered(count, self._owner.executors_wanted):
+            self._owner.limit_executors(self.concurrency.limit)
+        return self.concurrency.limit is None and not self._held_back and not self.parked_in_a_row
+
+    def due(self, entry: InFlight) -> None:
+        """A record has waited as long as it should."""
+        broke = self._suspects.judged(entry)
+        if broke is not None and not broke.is_anybodys and self._charges:
+            if broke.batch > 1:
+                entry.batch_limit = broke.batch // 2
+            elif self._uses_up(entry):
+                self._give_up(entry, broke.result, broke.verdict.reason)
+                return
+        self._suspects.add(entry)
 
     def delay(self, entry: InFlight, seconds: float) -> None:
         self._counters.retries += 1
@@ -167,8 +256,14 @@ class Failures:
         elif self._breaker.state is State.UP:
             self.delay(entry, self.schedule.backoff(entry.tries))
         else:
-            self._ready.add(entry)
+            self._suspects.add(entry)
             self._owner.waits_again()
+
+    def _wait_to_be_judged(self, entry: InFlight) -> None:
+        if self._owner.goes_back(entry):
+            self._owner.leave(entry)
+        else:
+            self.delay(entry, max(SUSPECT_SECONDS, self.schedule.backoff(entry.tries)))
 
     def _halve(self, entry: InFlight, batch: int, result: Result, verdict: Verdict) -> None:
         entry.batch_limit = batch // 2
@@ -179,14 +274,42 @@ class Failures:
 
     def _charge(self, entry: InFlight, result: Result, verdict: Verdict) -> None:
         """The failure is the record's own, so that it may have been the last."""
-        entry.attempts += 1
-        age = self._scheduler.time() - entry.first_try_at
+        used_up = self._uses_up(entry)
         if verdict.outcome is Outcome.REJECTED:
             self._dispose(entry, result, verdict.reason)
-        elif entry.record.tier == 0 and not self.schedule.exhausted(entry.attempts, age):
+        elif used_up:
+            self._give_up(entry, result, verdict.reason)
+        else:
             self._try_again(entry, result)
-        elif not self._owner.retry_later(entry):  # each retry topic is good for one attempt
-            self._dispose(entry, result, verdict.reason)
+
+    def _uses_up(self, entry: InFlight) -> bool:
+        """Count an attempt; whether it was the last, of which each retry topic grants one."""
+        entry.attempts += 1
+        age = self._scheduler.time() - entry.first_try_at
+        return entry.record.tier > 0 or self.schedule.exhausted(entry.attempts, age)
+
+    def _give_up(self, entry: InFlight, result: Result, reason: str) -> None:
+        """Its attempts here are used up: the next retry topic, or what on_exhausted says."""
+        if not self._owner.has_later(entry):
+            self._dispose(entry, result, reason)
+        elif self._may_park():
+            self.parked_in_a_row += 1
+            self._owner.retry_later(entry)
+        else:
+            self._wait_to_be_parked(entry, result, reason)
+
+    def _deferred(self, entries: Sequence[InFlight]) -> None:
+        answers = self._counters.delivered + self._answered
+        if self.concurrency.deferred(entries, answers, self._owner.executors_wanted):
+            self._owner.limit_executors(self.concurrency.limit)
+            self._repeating.limited(
+                "overloaded",
+                logging.WARNING,
+                "the application is overloaded, %.0f %% of its last answers were 429 or 503:"
+                " %s requests at a time from now on",
+                100 * self.concurrency.rate,
+                self.concurrency.limit,
+            )
 
     def _try_again(self, entry: InFlight, result: Result) -> None:
         if self._owner.goes_back(entry):
@@ -205,8 +328,10 @@ class Failures:
         if reason == APP_DROP and on_exhausted is not OnExhausted.PARK:
             on_exhausted = OnExhausted.DROP  # nothing is exhausted: the application has decided
         match on_exhausted:
+            case OnExhausted.PARK if self._leaving or self._may_park():
+                self._park(entry, result, reason)
             case OnExhausted.PARK:
-                self._owner.park(entry, result, reason)
+                self._wait_to_be_parked(entry, result, reason)
             case OnExhausted.DROP:
                 self._counters.dropped += 1
                 told = describe(result)
@@ -225,6 +350,67 @@ class Failures:
                 self.halted = f"{entry.record}: {describe(result)}"
                 self._log.error("halted until resumed, %s", self.halted)
                 entry.attempts = entry.tries = 0  # resuming begins anew, its age included
-                self._ready.put_back([entry])
+                self._suspects.put_back(entry)
             case OnExhausted.RETRY_FOREVER:
                 self.delay(entry, self.schedule.backoff_bound(entry.tries))
+
+    # --- parking ------------------------------------------------------------------------------
+
+    def _may_park(self) -> bool:
+        return self.parked_in_a_row < self._settings.max_parked_in_a_row
+
+    def _park(self, entry: InFlight, result: Result, reason: str) -> None:
+        self.parked_in_a_row += 1
+        self._owner.park(entry, result, reason)
+
+    def _wait_to_be_parked(self, entry: InFlight, result: Result, reason: str) -> None:
+        """Too many were parked in a row: the fault is hardly the record's."""
+        self._outages.hold(
+            f"{self.parked_in_a_row} records were parked in a row and none was delivered,"
+            f" the last failure: {describe(result)}"
+        )
+        if self._keeps:
+            entry.attempts -= 1
+            self._wait_for_app(entry)
+            return
+        self._held_back.append(HeldBack(entry, result, reason))
+        if self._through is None:
+            self._wait_to_let_through()
+
+    def _let_one_through(self) -> None:
+        """Make room for a record that can be tried, where there is none."""
+        self._through = None
+        starved = bool(self._held_back) and self._owner.nothing_to_try
+        if starved:
+            self._park(*self._held_back.popleft())
+        self._owner.fetch_one_to_try(starved)
+        self._wait_to_let_through()
+
+    def _wait_to_let_through(self) -> None:
+        self.stop()
+        if self._held_back:
+            self._through = self._scheduler.call_later(LET_THROUGH_SECONDS, self._let_one_through)
+
+    def excuse(self) -> None:
+        """As many may be parked again."""
+        self.parked_in_a_row = 0
+        while self._held_back and self._may_park():
+            self._park(*self._held_back.popleft())
+        if self._through is not None:
+            self._wait_to_let_through()
+
+    def let_all_go(self) -> None:
+        """The end has begun: what waits to be parked is parked."""
+        self._leaving = not self._keeps
+        while self._held_back:
+            self._park(*self._held_back.popleft())
+        self.stop()
+
+    def release(self, entry: InFlight) -> None:
+        """Hold one record back no more."""
+        self._held_back = deque(each for each in self._held_back if each.entry is not entry)
+
+    def stop(self) -> None:
+        if self._through is not None:
+            self._through.cancel()
+            self._through = None

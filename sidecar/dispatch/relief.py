@@ -48,6 +48,9 @@ class Owner(Protocol):
 
     def park(self, entry: InFlight, result: Result, reason: str) -> None: ...
 
+    def cancel(self, entry: InFlight) -> Sequence[InFlight]:
+        """Cut the request that carries this record; the records it carried, if there is one."""
+
     def leave(self, entry: InFlight) -> None:
         """The record is not in flight any more, and not done."""
 
@@ -140,7 +143,7 @@ class Relief:
         return True
 
     def _take_out(self, entry: InFlight) -> bool:
-        together = self._pool.cancel(entry)
+        together = self._owner.cancel(entry)
         for other in together:
             if other is entry:
                 continue

@@ -23,8 +23,9 @@ from sidecar.core.answers import Verdict
 from sidecar.core.breaker import Breaker, State
 from sidecar.core.buffer import Buffer
 from sidecar.core.classify import classify, describe
-from sidecar.core.commands import Finish, Revoked, StopFetching, Wake
+from sidecar.core.commands import Finish, Leave, Rejoin, Revoked, StopFetching, Wake
 from sidecar.core.ledger import InFlight
+from sidecar.core.membership import Membership
 from sidecar.core.places import Places
 from sidecar.core.run_ahead import RunAhead
 from sidecar.dispatch import relief
@@ -37,26 +38,20 @@ from sidecar.dispatch.delays import Delays
 from sidecar.dispatch.executors import BatchExecutor, ExecutorPool, RecordExecutor
 from sidecar.dispatch.failures import Failures
 from sidecar.dispatch.offsets import Offsets
+from sidecar.dispatch.outages import Outages
 from sidecar.dispatch.pace import Pace
 from sidecar.dispatch.parker import Parker
 from sidecar.dispatch.relief import Relief
+from sidecar.dispatch.revocations import Revocation, Revocations
+from sidecar.dispatch.suspects import Suspects
 from sidecar.logs import RateLimited, WithFields, gist
-from sidecar.model import (
-    Assignment,
-    Guarantee,
-    Outcome,
-    Record,
-    Result,
-    RetryTopic,
-    Start,
-)
+from sidecar.model import Assignment, Guarantee, Outcome, Record, Result, RetryTopic, Start
 from sidecar.ports import CommitResult, Delivery, Mailbox, Parking, Scheduler, Timer
 from sidecar.settings import RouteSettings
 
 log = logging.getLogger(__name__)
 
 CLEAR_AGAIN_SECONDS: Final = 0.2
-REVOKE_RESERVE: Final = 0.1  # of the time for a revocation: for its commit
 
 
 class Phase(Enum):
@@ -69,16 +64,9 @@ class Phase(Enum):
     ENDED = "ended"
 
 
-class _Revocation:
-    """A revocation that waits for what executes or is being parked."""
-
-    __slots__ = ("assignments", "request", "timer", "waiting")
-
-    def __init__(self, request: int, assignments: Sequence[Assignment]) -> None:
-        self.request = request
-        self.assignments = assignments
-        self.waiting: set[InFlight] = set()
-        self.timer: Timer | None = None
+# A member of an enumeration is found by two lookups; these are asked for with every record.
+_RUNNING: Final = Phase.RUNNING
+_DRAINING: Final = Phase.DRAINING
 
 
 class Route:
@@ -123,6 +111,7 @@ class Route:
         self._answers = settings.answer_table
         self._ready = Buffer()
         self._run_ahead = RunAhead()
+        self._accepted: Result | None = None  # the last answer that meant delivered: most are alike
         self._offsets: Offsets = (
             AtLeastOnce(self._ready, mailbox)
             if self._keeps
@@ -137,16 +126,31 @@ class Route:
         )
         self._delays = Delays(scheduler, self._due)
         self.breaker: Final = Breaker(scheduler.time())
+        self.membership: Final = Membership(settings.leave_after_held_seconds)
         self._availability = Availability(
-            scheduler, delivery, self.breaker, self._reachable, settings.target
+            self, scheduler, delivery, self.breaker, self.membership, settings.target
+        )
+        self.suspects: Final = Suspects(
+            scheduler, self.breaker, self._ready, settings.timeout_seconds, self._go_on
+        )
+        self._outages = Outages(
+            self.breaker,
+            self._availability,
+            self.suspects,
+            scheduler=scheduler,
+            log=self._log,
+            repeating=self._repeating,
+            target=settings.target,
+            go_on=self._go_on,
         )
         self.failures: Final = Failures(
             self,
             settings,
             breaker=self.breaker,
+            outages=self._outages,
             counters=self.counters,
             delays=self._delays,
-            ready=self._ready,
+            suspects=self.suspects,
             log=self._log,
             repeating=self._repeating,
             scheduler=scheduler,
@@ -219,8 +223,9 @@ class Route:
         self.trouble_at = 0.0
         self.lost_records: list[Record] = []  # cut at the end of a drain (at_most_once)
         self._fetch_error: BaseException | None = None
-        self._leaving: set[Assignment] = set()
-        self._revocations: dict[int, _Revocation] = {}
+        self._revocations = Revocations(scheduler, self._log, self._answer_revocation)
+        self._open_revocations = self._revocations.open
+        self._calm = False  # up, and nothing to forget: a delivery changes nothing
         self._commit_timer: Timer | None = None
 
     # --- life ---------------------------------------------------------------------------------
@@ -239,12 +244,14 @@ class Route:
         if self.phase is not Phase.RUNNING:
             return
         self.phase = Phase.DRAINING
+        self.membership.stay()
         self._mailbox.post(StopFetching())
+        self.failures.let_all_go()
         if self._batching is not None:
             self._batching.hurry()
         self._leave_all(self._offsets.stop())
         if self._keeps:
-            self._leave_all(self._delays.discard_all())
+            self._leave_all(self._delays.discard_all() + self.suspects.discard_all())
         self._pool.kick()
         self._check_drained()
 
@@ -304,6 +311,8 @@ class Route:
     def _stop_timers(self) -> None:
         self._availability.stop()
         self.pace.stop()
+        self.suspects.stop()
+        self.failures.stop()
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
@@ -329,18 +338,28 @@ class Route:
     def resume(self) -> None:
         self.paused = False
         self.failures.halted = ""
+        self.failures.excuse()
+        self.breaker.excuse()
         self._go_on()
 
     def reset_breaker(self) -> bool:
         """Go on as if the application had answered; False if nothing was held."""
         if not self.breaker.reset(self._scheduler.time()):
             return False
+        self.failures.excuse()
         self._go_on()
         return True
 
     def go_on(self) -> None:
         """There may be something to take, or somebody to take it."""
         self._go_on()
+
+    def cancel(self, entry: InFlight) -> Sequence[InFlight]:
+        """Cut the request that carries this record; the records it carried, if there is one."""
+        cut = self._pool.cancel(entry)
+        for each in cut:
+            self._outages.cancelled(each)
+        return cut
 
     # --- from the fetch thread ----------------------------------------------------------------
 
@@ -369,28 +388,15 @@ class Route:
     def revoke(self, request: int, assignments: Sequence[Assignment], timeout: float) -> None:
         self.counters.rebalances += 1
         self._log.info("revoked %s", ", ".join(map(str, assignments)))
-        revocation = _Revocation(request, assignments)
-        leaving = set(assignments)
-        self._leaving |= leaving
+        self._revocations.leaving.update(assignments)
         self._withdraw(assignments)
-        if self._keeps:
-            revocation.waiting.update(
-                entry
-                for entry in chain(self._pool.entries(), self._parker.entries())
-                if entry.record.assignment in leaving
-            )
-        self._revocations[request] = revocation
-        if not revocation.waiting:
-            self._answer_revocation(revocation)
-            return
-        revocation.timer = self._scheduler.call_later(
-            timeout * (1 - REVOKE_RESERVE), self._answer_revocation, revocation
-        )
+        held = chain(self._pool.entries(), self._parker.entries()) if self._keeps else ()
+        self._revocations.begin(request, assignments, held, timeout)
 
     def lost(self, assignments: Sequence[Assignment]) -> None:
         self.counters.rebalances += 1
         self._log.warning("lost %s: others may own them by now", ", ".join(map(str, assignments)))
-        self._leaving.update(assignments)
+        self._revocations.leaving.update(assignments)
         self._withdraw(assignments)
         self._offsets.release(assignments)
         self._forget(assignments)
@@ -431,18 +437,10 @@ class Route:
         entries = self._offsets.withdraw(assignments)
         if self._keeps:
             entries += self._delays.discard(frozenset(assignments))
+            entries += self.suspects.discard(assignments)
         self._leave_all(entries)
 
-    def _answer_revocation(self, revocation: _Revocation) -> None:
-        if self._revocations.pop(revocation.request, None) is None:
-            return
-        if revocation.timer is not None:
-            revocation.timer.cancel()
-        if revocation.waiting:
-            self._log.info(
-                "%d records of revoked partitions are still executing; the next owner repeats them",
-                len(revocation.waiting),
-            )
+    def _answer_revocation(self, revocation: Revocation) -> None:
         positions = self._offsets.release(revocation.assignments)
         self._mailbox.post(Revoked(revocation.request, positions))
         self._forget(revocation.assignments)
@@ -450,7 +448,7 @@ class Route:
     def _forget(self, assignments: Iterable[Assignment]) -> None:
         for assignment in assignments:
             assignment.live = False
-            self._leaving.discard(assignment)
+            self._revocations.leaving.discard(assignment)
             if self._keeps:
                 self._leave_all(self._parker.discard(assignment))
 
@@ -463,15 +461,22 @@ class Route:
 
     def _take(self) -> InFlight | None:
         """The next record for an executor, if one may start."""
-        breaker = self.breaker
-        up = breaker.state is State.UP  # the rule; asked here to spare every record two calls
-        if not (up or breaker.may_start()) or not self._may_dispatch():
+        if not self._may_dispatch():
             return None
-        entry = self._ready.take()
-        if entry is not None and not up:
-            breaker.started()
+        entry = self._ready.take() if self.breaker.free else self._take_alone()
         if not self._keeps:
             self._offsets.refill()
+        return entry
+
+    def _take_alone(self) -> InFlight | None:
+        """The next suspect or trial, if one may start."""
+        breaker, busy = self.breaker, self._pool.busy
+        if not breaker.may_start():
+            return None
+        if breaker.state is State.UP:
+            return self.suspects.take(busy)
+        entry = self.suspects.take_trial(busy) if self._keeps else self._ready.take()
+        breaker.started(entry)
         return entry
 
     def _take_batch(self) -> Sequence[InFlight] | None:
@@ -491,7 +496,7 @@ class Route:
             return 0
         if self.breaker.state is State.TRIAL:
             return 1 - len(self._ready)
-        slots = self._pool.wanted
+        slots = self._pool.effective
         if self._batching is not None:
             slots *= self._batching.max_records
         allowed = self._run_ahead.allowance(len(self._ready), slots, self._places.threshold)
@@ -503,14 +508,26 @@ class Route:
     def _clear_later(self, again: Callable[[], None]) -> None:
         self._scheduler.call_later(CLEAR_AGAIN_SECONDS, again)
 
-    def _reachable(self) -> None:
-        """A probe got through."""
+    def app_is_reachable(self) -> None:
         if self.phase is Phase.WAITING:
             self._log.info("the application is there; fetching begins")
             self.phase = Phase.RUNNING
             self._start_fetching()
             self._commit_timer = self._scheduler.call_later(self._commit_interval, self._tick)
         self._go_on()
+
+    def leave_group(self) -> None:
+        self._log.warning(
+            "%s has not been there for %g s: leaving the group until it is back (%s)",
+            self.settings.target,
+            self.settings.leave_after_held_seconds,
+            self.breaker.last_error,
+        )
+        self._mailbox.post(Leave())
+
+    def return_to_group(self) -> None:
+        self._log.info("the application can be reached: joining the group again")
+        self._mailbox.post(Rejoin())
 
     def _go_on(self) -> None:
         self._offsets.refill()
@@ -527,16 +544,22 @@ class Route:
 
     def _finished(self, entry: InFlight, result: Result) -> None:
         """An attempt came to something."""
-        verdict = classify(result, self._answers, answered_before=self.counters.delivered > 0)
-        if self._keeps and not entry.record.assignment.live:
-            self._late([entry], result, verdict)
-        elif verdict.outcome is Outcome.DELIVERED:
-            self.counters.delivered += 1
-            if not self.breaker.calm:
-                self.app_answered()
-            self.settle(entry)
-        else:
-            self.failures.failed([entry], result, verdict)
+        live = not self._keeps or entry.record.assignment.live
+        if result is not self._accepted or not live:
+            verdict = classify(result, self._answers, answered_before=self.counters.delivered > 0)
+            if not live:
+                self._late([entry], result, verdict)
+                return
+            if verdict.outcome is not Outcome.DELIVERED:
+                self._calm = False
+                self.failures.failed([entry], result, verdict)
+                return
+            self._accepted = result
+        self.counters.delivered += 1
+        if not self._calm:
+            self._delivered([entry])
+        self._offsets.settled(entry)
+        self.leave(entry)
 
     def _batch_finished(
         self, entries: Sequence[InFlight], result: Result, verdict: Verdict, batch: int
@@ -550,45 +573,56 @@ class Route:
         if not entries:
             return
         if verdict.outcome is not Outcome.DELIVERED:
+            self._calm = False
             self.failures.failed(entries, result, verdict, batch)
             return
         self.counters.delivered += len(entries)
-        if not self.breaker.calm:
-            self.app_answered()
+        if not self._calm:
+            self._delivered(entries)
         for entry in entries:
             self.settle(entry)
 
     def _late(self, entries: Sequence[InFlight], result: Result, verdict: Verdict) -> None:
         """Their partition has left: the result says something of the application only."""
         self.counters.late_results += len(entries)
+        self._calm = False
         if verdict.outcome is Outcome.DELIVERED:
             self.counters.delivered += len(entries)
-        if verdict.outcome is Outcome.APP_DOWN:
-            self.app_down(describe(result), verdict.opens_breaker)
+            self._delivered(entries)
         else:
-            self.app_answered()
+            if verdict.outcome is Outcome.APP_DOWN:
+                self._outages.app_down(entries[0], describe(result), verdict.opens_breaker)
+            else:
+                self._outages.failed(entries[0], result)
+            for entry in entries:
+                self.suspects.ended(entry, innocent=True)
         for entry in entries:
             self.leave(entry)
 
-    def app_answered(self) -> None:
-        if self.breaker.answered(self._scheduler.time()):
-            self._log.info("the application answers again")
-            self._go_on()
+    def _delivered(self, entries: Sequence[InFlight]) -> None:
+        """Records were delivered while not all was calm."""
+        self._outages.delivered(entries)
+        self._places.starved = False
+        forgiven = self.failures.delivered(len(entries))
+        self._calm = forgiven and self.breaker.free and self.suspects.none
 
-    def app_down(self, error: str, at_once: bool) -> None:
-        was = self.breaker.state
-        if self.breaker.app_down(self._scheduler.time(), error, at_once):
-            self._availability.watch()
-        if self.breaker.state is not was:
-            # Every trial that fails comes here again.
-            self._repeating.limited(
-                ("held", gist(error)),
-                logging.WARNING,
-                "%s: %s; intake is held until the application is there and answers, and it is tried"
-                " every half second: see that it runs, and that target is right",
-                self.settings.target,
-                error,
-            )
+    def app_is_gone(self, error: str) -> None:
+        self._calm = False
+        self._outages.app_down(None, error, at_once=True)
+
+    def limit_executors(self, limit: int | None) -> None:
+        self._pool.limit(limit)
+
+    @property
+    def executors_wanted(self) -> int:
+        return self._pool.wanted
+
+    @property
+    def nothing_to_try(self) -> bool:
+        return self.in_flight <= self.failures.waiting + len(self._parker)
+
+    def fetch_one_to_try(self, wanted: bool) -> None:
+        self._places.starved = wanted
 
     def waits_again(self) -> None:
         self._check_drained()
@@ -596,11 +630,13 @@ class Route:
     def goes_back(self, entry: InFlight) -> bool:
         if not self._keeps:
             return False
-        return entry.record.assignment in self._leaving or self.phase is not Phase.RUNNING
+        return (
+            entry.record.assignment in self._revocations.leaving or self.phase is not Phase.RUNNING
+        )
 
     def _due(self, entries: list[InFlight]) -> None:
         for entry in entries:
-            self._ready.add(entry)
+            self.failures.due(entry)
         self._pool.kick()
         self._check_drained()
 
@@ -613,12 +649,11 @@ class Route:
         self.counters.parked += 1
         self.settle(entry)
 
-    def retry_later(self, entry: InFlight) -> bool:
-        tier = entry.record.tier + 1
-        if tier >= len(self.retry_topics):
-            return False
-        self._parker.retry(entry, self.retry_topics[tier])
-        return True
+    def has_later(self, entry: InFlight) -> bool:
+        return entry.record.tier + 1 < len(self.retry_topics)
+
+    def retry_later(self, entry: InFlight) -> None:
+        self._parker.retry(entry, self.retry_topics[entry.record.tier + 1])
 
     def _retried(self, entry: InFlight) -> None:
         self.counters.retried_later += 1
@@ -639,12 +674,9 @@ class Route:
         if 0 < places.wake_at <= places.freed:
             places.wake_at = 0
             self._mailbox.post(Wake())
-        if self._revocations:
-            for revocation in list(self._revocations.values()):
-                revocation.waiting.discard(entry)
-                if not revocation.waiting:
-                    self._answer_revocation(revocation)
-        if self.phase is Phase.DRAINING:
+        if self._open_revocations:
+            self._revocations.left(entry)
+        if self.phase is _DRAINING:
             self._scheduler.call_soon(self._check_drained)  # the executor is not free yet
 
     def _leave_all(self, entries: Iterable[InFlight]) -> None:
@@ -674,7 +706,7 @@ class Route:
 
     @property
     def delayed(self) -> int:
-        return len(self._delays) + len(self._parker)
+        return len(self._delays) + len(self._parker) + self.failures.waiting
 
     @property
     def in_flight(self) -> int:
@@ -711,17 +743,17 @@ class Route:
 
     def is_leaving(self, assignment: Assignment) -> bool:
         """Whether the partition is being given up, or has been."""
-        return assignment in self._leaving or not assignment.live
+        return assignment in self._revocations.leaving or not assignment.live
 
     @property
     def startable(self) -> int:
         """Buffered records that an executor could take now."""
-        return len(self._ready)
+        return len(self._ready) + len(self.suspects)
 
     @property
     def oldest(self) -> float | None:
         """When the record that is longest in flight was received; scheduler time."""
         candidates = [self._offsets.oldest, self._ready.oldest, self._delays.oldest]
-        held = chain(self._pool.entries(), self._parker.entries())
+        held = chain(self._pool.entries(), self._parker.entries(), self.failures.held_back)
         candidates += [entry.received_at for entry in held]
         return min((each for each in candidates if each is not None), default=None)

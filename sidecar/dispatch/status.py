@@ -83,7 +83,9 @@ def route_status(route: Route, now: Now) -> RouteStatus:
         in_flight=route.in_flight,
         in_flight_bytes=route.in_flight_bytes,
         oldest_age_seconds=None if oldest is None else now.age(oldest),
-        executors=ExecutorsStatus(settings.executors, pool.wanted, pool.running, pool.busy),
+        executors=ExecutorsStatus(
+            settings.executors, pool.wanted, pool.effective, pool.running, pool.busy
+        ),
         thresholds=thresholds,
         rate_limit=RateLimitStatus(settings.max_records_per_second, route.pace.rate),
         exposure=ExposureStatus(exposure.would_lose, exposure.would_repeat),
@@ -103,6 +105,8 @@ def route_state(route: Route) -> RouteState:
         return RouteState.HALTED
     if route.phase in (Phase.WAITING, Phase.RUNNING) and route.paused:
         return RouteState.PAUSED
+    if route.phase is Phase.RUNNING and route.membership.left_at is not None:
+        return RouteState.LEFT_GROUP
     return _STATES[route.phase]
 
 
@@ -220,8 +224,32 @@ def _stopped_by_app(route: Route, now: Now) -> Iterator[Cause]:
         step = "start the app, or see that it listens at the target; nothing is fetched until then"
         yield Cause(CauseName.WAITING_FOR_APP, since, error, step)
     elif breaker.state is not State.UP:
-        step = "see why the app is away or misrouted; delivery goes on once it answers"
-        yield Cause(CauseName.HELD, since, error, step)
+        yield _held(route, now)
+    if (left_at := route.membership.left_at) is not None:
+        yield Cause(
+            CauseName.LEFT_GROUP,
+            now.date(left_at),
+            f"the app was not there for {route.settings.leave_after_held_seconds:g} s: this member"
+            " has left the group, and others have its partitions",
+            "bring the app back; the group is joined again by itself",
+        )
+
+
+def _held(route: Route, now: Now) -> Cause:
+    breaker, failures = route.breaker, route.failures
+    error = breaker.last_error
+    if breaker.until_delivered:
+        waiting = f", {failures.waiting} wait to be parked" if failures.waiting else ""
+        return Cause(
+            CauseName.PARKED_IN_A_ROW,
+            now.date(breaker.down_since or breaker.since),
+            f"{failures.parked_in_a_row} records were parked since the last delivery{waiting};"
+            f" the last failure: {failures.last}",
+            "see why the app takes no record; delivery goes on once it takes one. If they are"
+            " parked rightly, resume the route to park as many again",
+        )
+    step = "see why the app is away or misrouted; delivery goes on once it answers"
+    return Cause(CauseName.HELD, now.date(breaker.since), error or "no answer yet", step)
 
 
 def _executors(route: Route) -> Iterator[Cause]:
@@ -242,7 +270,16 @@ def _executors(route: Route) -> Iterator[Cause]:
             f"no more than {route.pace.rate:g} records start per second, {waiting} wait",
             "raise or remove the rate limit if the app can take more",
         )
-    elif pool.busy >= pool.wanted and waiting:
+    elif pool.effective < pool.wanted:
+        yield Cause(
+            CauseName.APP_OVERLOADED,
+            None,
+            f"{route.failures.concurrency.rate:.0%} of the recent answers were 429 or 503:"
+            f" {pool.effective} of {pool.wanted} executors are used",
+            "give the app more room, or lower the number of executors; it is raised by itself as"
+            " records are delivered",
+        )
+    elif pool.busy >= pool.effective and waiting:
         yield Cause(
             CauseName.EXECUTORS_BUSY,
             None,

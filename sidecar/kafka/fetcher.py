@@ -22,7 +22,17 @@ from itertools import chain
 from threading import Thread
 from typing import Final
 
-from sidecar.core.commands import Clear, Command, Commit, Finish, Revoked, StopFetching, Wake
+from sidecar.core.commands import (
+    Clear,
+    Command,
+    Commit,
+    Finish,
+    Leave,
+    Rejoin,
+    Revoked,
+    StopFetching,
+    Wake,
+)
 from sidecar.core.intake import Intake
 from sidecar.core.places import Places
 from sidecar.errors import FatalSource, SourceError
@@ -108,6 +118,8 @@ class Fetcher:
         self._batches = 0  # handed over
         self._unanswered = False  # a batch was handed over and the loop has not cleared it yet
         self._draining = False
+        self._away = False  # out of the group, or on the way
+        self._to_be_away = False
         self._finish: Finish | None = None
         self.last_step_at = clock()
         # For whoever shows them; replaced once a second, never changed.
@@ -160,7 +172,9 @@ class Fetcher:
             asleep = (self._owned[partition] for partition in self._retries.asleep)
             paused = self._owned.values() if all_paused else chain(self._paused, asleep)
             self.paused = frozenset(paused)
-        if self._draining or self._intake.all_paused:
+        if self._away is not self._to_be_away:
+            self._leave_or_rejoin()
+        if self._draining or self._away or self._intake.all_paused:
             self._idle_poll()
         else:
             self._fetch(now)
@@ -272,6 +286,15 @@ class Fetcher:
         if not self._draining and not self._intake.all_paused:
             self._source.resume([each for each in woken if self._owned[each] not in self._paused])
 
+    def _leave_or_rejoin(self) -> None:
+        if self._to_be_away:
+            self._away = True
+            self._source.pause(list(self._owned))
+            self._source.leave()
+        elif not self._owned:  # what is still given up is given up first
+            self._source.rejoin()
+            self._away = False
+
     def _report_positions(self) -> None:
         """Tell the loop where the consumer stands, past what holds no record."""
         if self._draining:
@@ -310,6 +333,10 @@ class Fetcher:
             case StopFetching():
                 self._draining = True
                 self._source.pause(list(self._owned))
+            case Leave():
+                self._to_be_away = True
+            case Rejoin():
+                self._to_be_away = False
             case Finish():
                 self._finish = command
             case Revoked(request, _):
@@ -328,7 +355,7 @@ class Fetcher:
                 for start in starts
             }
         )
-        if self._draining or self._intake.all_paused:
+        if self._draining or self._away or self._intake.all_paused:
             self._source.pause(partitions)
         self._tell(self._sink.assigned, self._committer.at_start(starts))
 

@@ -81,14 +81,25 @@ class KafkaSource:
         callbacks = {"error_cb": self._on_client_error, "on_commit": self._commits.answered}
         try:
             self._consumer = Consumer({**self._config, **callbacks}, logger=ClientLog())
-            self._consumer.subscribe(
-                self._subscription,
-                on_assign=self._on_assign,
-                on_revoke=self._on_revoke,
-                on_lost=self._on_lost,
-            )
+            self._join()
         except KafkaException as error:
             raise ConfigError([Problem("kafka", describe(kafka_error(error)))]) from error
+
+    def _join(self) -> None:
+        self._consumer.subscribe(
+            self._subscription,
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
+
+    def leave(self) -> None:
+        # Unlike closing, this makes a static member leave, too (with the consumer protocol when
+        # its session ends: the coordinator keeps its place for so long).
+        self._trap.call(self._consumer.unsubscribe)
+
+    def rejoin(self) -> None:
+        self._trap.call(self._join)
 
     def assign(self, starts: Mapping[Partition, int | None]) -> None:
         offsets = [at(partition, offset) for partition, offset in starts.items()]

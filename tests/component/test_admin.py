@@ -51,7 +51,7 @@ async def test_route_reads_as_agreed(served: Served) -> None:
         "in_flight": 10,
         "in_flight_bytes": 2000,
         "oldest_age_seconds": 1.5,
-        "executors": {"configured": 16, "wanted": 2, "running": 2, "busy": 2},
+        "executors": {"configured": 16, "wanted": 2, "effective": 2, "running": 2, "busy": 2},
         "exposure": {"would_lose": 0, "would_repeat": 7},
         "causes": [
             {

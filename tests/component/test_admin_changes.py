@@ -131,7 +131,13 @@ async def test_payloads_need_the_token(served: Served) -> None:
 async def test_executors_are_changed_and_reported(served: Served) -> None:
     path = "/v1/routes/orders/executors"
     answer = await served.change("PUT", path, {"count": 50})
-    assert answer.json() == {"configured": 16, "wanted": 50, "running": 2, "busy": 2}
+    assert answer.json() == {
+        "configured": 16,
+        "wanted": 50,
+        "effective": 2,
+        "running": 2,
+        "busy": 2,
+    }
     assert (await served.get(path)).json() == answer.json()
     assert served.control.asked == [("executors", "orders", 50)]
 

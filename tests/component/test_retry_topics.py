@@ -95,9 +95,27 @@ def test_an_outage_moves_nothing_and_charges_nothing() -> None:
     assert member.route.counters.retried_later == 2
 
 
+def test_a_bad_deployment_moves_as_few_as_it_parks() -> None:
+    """Writes to retry topics count as parked in a row."""
+    bad = True
+    world = World(
+        retry=tiers(30, max_attempts=1),
+        max_parked_in_a_row=4,
+        behave=lambda _: answer(500 if bad else 204),
+    )
+    world.produce(40)
+    member = world.members[0]
+    world.run(20.0)
+    assert member.route.counters.retried_later == 4
+    bad = False
+    world.run_until(lambda: world.lag() == 0)
+    assert (member.route.counters.retried_later, member.route.counters.delivered) == (4, 40)
+
+
 def test_what_is_not_due_holds_no_place_and_is_no_backlog() -> None:
     world = World(
         retry=tiers(30, max_attempts=1),
+        max_parked_in_a_row=40,
         threshold=5,
         behave=lambda request: answer(500 if request.attempt == 1 else 204),
     )

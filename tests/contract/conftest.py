@@ -135,9 +135,14 @@ def join(backend: Backend, group: str) -> Iterator[Callable[..., TestMember]]:
     members: list[TestMember] = []
 
     def make(
-        *topics: str, protocol: str = "cooperative", pattern: str | None = None, group: str = group
+        *topics: str,
+        protocol: str = "cooperative",
+        pattern: str | None = None,
+        group: str = group,
+        **more: object,
     ) -> TestMember:
-        member = TestMember(backend.source(group, protocol, list(topics) or None, pattern))
+        source = backend.source(group, protocol, list(topics) or None, pattern, **more)
+        member = TestMember(source)
         members.append(member)
         member.source.subscribe(member)
         return member

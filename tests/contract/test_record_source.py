@@ -227,6 +227,68 @@ def test_close_leaves_the_group(backend: Backend, join: Join, protocol: str) -> 
     assert set(second.found.values()) == {Committed(5, "bye")}
 
 
+def test_leave_gives_everything_to_others_and_rejoin_takes_part_again(
+    backend: Backend, join: Join, protocol: str
+) -> None:
+    """The member stays alive and polls meanwhile; what it had committed is where others begin."""
+    topic = filled(backend, 10, partitions=4)
+    first = join(topic, protocol=protocol)
+    until(lambda: len(first.messages) == 40, first)
+    second = join(topic, protocol=protocol)
+    until(lambda: len(first.owned) == len(second.owned) == 2, first, second)
+    for _ in range(4):  # for what is left of the rebalance
+        first.poll()
+        second.poll()
+    first.source.commit(dict.fromkeys(first.owned, (10, "mine")), ASK_SECONDS)
+    second.source.commit(dict.fromkeys(second.owned, (10, "mine")), ASK_SECONDS)
+    first.messages.clear()
+    first.source.leave()
+    until(lambda: len(second.owned) == 4, first, second)
+    assert first.owned == set()
+    assert {what for what, _ in first.told} == {"assign", "revoke"}
+    second.messages.clear()
+    for number in range(4):
+        backend.produce(topic, numbered(5, 10), number)
+    until(lambda: len(second.messages) >= 20, first, second)
+    assert set(second.values()) == set(numbered(5, 10))
+    assert first.messages == []
+    first.source.rejoin()
+    until(lambda: len(first.owned) == len(second.owned) == 2, first, second)
+    for number in range(4):
+        backend.produce(topic, numbered(5, 15), number)
+    until(lambda: set(first.values()) >= set(numbered(5, 15)), first, second)
+
+
+def test_a_static_member_really_leaves(backend: Backend, join: Join, protocol: str) -> None:
+    """At once; with the consumer protocol once the group has not heard of it for a session."""
+    topic = filled(backend, 1, partitions=2)
+    first = join(topic, protocol=protocol, group_instance_id="first")
+    second = join(topic, protocol=protocol, group_instance_id="second")
+    until(lambda: len(first.owned) == len(second.owned) == 1, first, second)
+    first.source.leave()
+    until(lambda: len(second.owned) == 2, first, second)
+    assert not first.owned
+    first.source.rejoin()
+    until(lambda: len(first.owned) == len(second.owned) == 1, first, second)
+
+
+def test_a_member_alone_may_leave_and_rejoin_again_and_again(
+    backend: Backend, join: Join, protocol: str
+) -> None:
+    topic = filled(backend, 10)
+    member = join(topic, protocol=protocol)
+    for _ in range(3):
+        until(lambda: member.owned, member)
+        member.source.leave()
+        until(lambda: not member.owned, member)
+        assert not idle(member)
+        member.source.rejoin()
+    until(lambda: member.owned, member)
+    member.source.leave()
+    member.source.close()
+    assert [what for what, _ in member.told] == ["assign", "revoke"] * 4
+
+
 def test_positions_go_past_transaction_markers(backend: Backend, join: Join) -> None:
     """After the last record the position comes to the end of the log: lag 0 when idle."""
     topic = backend.create_topic()

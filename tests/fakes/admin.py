@@ -59,7 +59,7 @@ ORDERS: Final = RouteStatus(
     in_flight=10,
     in_flight_bytes=2000,
     oldest_age_seconds=1.5,
-    executors=ExecutorsStatus(configured=16, wanted=2, running=2, busy=2),
+    executors=ExecutorsStatus(configured=16, wanted=2, effective=2, running=2, busy=2),
     thresholds=ThresholdStatus(1000, 1000, 1000, 10, the_loss_budget=False),
     rate_limit=RateLimitStatus(None, None),
     exposure=ExposureStatus(would_lose=0, would_repeat=7),

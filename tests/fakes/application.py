@@ -16,6 +16,8 @@ from sidecar.model import Answer, Failed, FailureKind, Partition, Record, Result
 from sidecar.ports import Scheduler, Timer
 
 REFUSED_SECONDS: Final = 0.001
+RESET: Final = Failed(FailureKind.BROKEN, "reset by peer")
+RESET_WITH_OTHERS: Final = Failed(FailureKind.BROKEN, "reset by peer, others as well")
 
 
 class Request(NamedTuple):
@@ -44,7 +46,7 @@ def answer(status: int = 204, seconds: float = 0.01, retry_after: str | None = N
 
 
 def broken(seconds: float = 0.01) -> Reply:
-    return Reply(seconds, Failed(FailureKind.BROKEN, "reset by peer"))
+    return Reply(seconds, RESET)
 
 
 HANG: Final = Reply(0.0, None)
@@ -75,11 +77,30 @@ class FakeApp:
         self.member: Final = member
         self.watch: Final = watch
         self.up = True
+        self.noticed = True  # somebody was refused since it died
         self.probes = 0  # under way
         self.names_failures = True  # in the answer to a batch; else it fails as a whole
         self.batches: list[list[int]] = []  # the offsets of each
         self.requests: list[Request] = []
         self.executing: dict[FakeSlot, None] = {}  # in the order of their requests
+
+    def die(self, back_after: float | None = None) -> None:
+        """Every connection breaks, and new ones are refused until it is back.
+
+        back_after: seconds, and then as soon as somebody was refused.
+        """
+        self.up = self.noticed = False
+        records = sum(slot.size for slot in self.executing)
+        for slot in list(self.executing):
+            slot.break_soon(RESET if records == 1 else RESET_WITH_OTHERS)
+        if back_after is not None:
+            self.scheduler.call_later(back_after, self._come_back)
+
+    def _come_back(self) -> None:
+        if self.noticed:
+            self.up = True
+        else:
+            self.scheduler.call_later(0.1, self._come_back)
 
 
 class FakeSlot:
@@ -111,6 +132,18 @@ class FakeSlot:
         assert result is not None
         self._answer(result)
 
+    @property
+    def size(self) -> int:
+        """How many records its request carries."""
+        assert self._running is not None
+        return len(self._running[0])
+
+    def break_soon(self, reset: Failed) -> None:
+        """The connection of the running request is reset."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._app.scheduler.call_later(REFUSED_SECONDS, self._answer, reset)
+
     def abort(self) -> bool:
         assert self._running is not None, "nothing to abort"
         if self._timer is not None:
@@ -137,6 +170,7 @@ class FakeSlot:
         for record, attempt in batch:
             app.watch.sent(app.member, record, attempt)
         if not app.up:
+            app.noticed = True
             refused = Failed(FailureKind.UNREACHABLE, "connection refused", sent=False)
             self._timer = app.scheduler.call_later(REFUSED_SECONDS, self._answer, refused)
             return
@@ -153,6 +187,8 @@ class FakeSlot:
         ]
         app.requests += requests
         seconds, result = reply([app.behaviour(request) for request in requests])
+        if self._timer is not None:  # one of them was too much for it, and this has its result
+            return
         if result is not None:
             self._timer = app.scheduler.call_later(seconds, self._answer, result)
 
@@ -209,6 +245,7 @@ class FakeDelivery:
 
     def _probed(self, done: Callable[[str | None], None]) -> None:
         self._app.probes -= 1
+        self._app.noticed = self._app.noticed or not self._app.up
         done(None if self._app.up else "connection refused")
 
     async def close(self) -> None:

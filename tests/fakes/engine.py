@@ -104,9 +104,10 @@ class JudgedParking(FakeParking):
         self._world = member.world
         self._judge = member.world.judge
         self._name = member.name
+        self._now = member.clock.time
 
     def park(self, record: Record, story: Story, done: Done) -> None:
-        self._judge.parking(self._name, record)
+        self._judge.parking(self._name, record, self._now())
 
         def told(error: str | None) -> None:
             if error is None:
@@ -160,7 +161,7 @@ class Member:
         self.settings: Final = settings
         self.keeps: Final[bool] = settings.guarantee is Guarantee.AT_LEAST_ONCE
         self.clock: Final = MemberClock(world.scheduler)
-        self.app: Final = FakeApp(self.clock, world.behave, name, world.judge)
+        self.app: Final = FakeApp(self.clock, self._behave, name, world.judge)
         self.parking: Final = JudgedParking(self)
         self.mailbox: Final = SimulatedMailbox(self.clock)
         self.places: Final = Places(settings.threshold, settings.threshold_bytes)
@@ -235,8 +236,14 @@ class Member:
         yield
         self.hanging = False
 
+    def resume(self) -> None:
+        """As an operator does."""
+        self.world.judge.excused(self.name)
+        self.route.resume()
+
     def drain(self, cut_after: float | None = None) -> None:
         """As a stop signal does."""
+        self.world.judge.leaves(self.name)
         self.route.drain()
         if cut_after is not None:
             self.clock.call_later(cut_after, self.route.cut)
@@ -284,6 +291,12 @@ class Member:
         if isinstance(offsets, AtMostOnce):
             self.world.judge.perhaps_lost[self.name] = offsets.maybe_lost
 
+    def _behave(self, request: Request) -> Reply:
+        executing, effective = len(self.app.executing), self.route.executors.effective
+        if executing > effective:
+            raise Broken(f"{executing} requests at a time, {effective} are allowed")
+        return self.world.behave(request)
+
     def _start_fetching(self) -> None:
         self.fetching = True
         self.fetcher.start()
@@ -300,7 +313,7 @@ class Member:
     def _failed(self, route: Route, error: BaseException) -> None:
         """As the runtime does: drain what can be."""
         self.failure = error
-        self.clock.call_soon(route.drain)
+        self.clock.call_soon(self.drain)
 
     def _ended(self, route: Route, error: BaseException | None) -> None:
         self.failure = self.failure or error

@@ -16,16 +16,20 @@ import pytest
 
 from sidecar.core import done_map
 from sidecar.core.answers import Verdict
+from sidecar.core.breaker import Breaker
 from sidecar.core.commands import Revoked
 from sidecar.core.intake import Intake
 from sidecar.core.ledger import InFlight, Ledger, Snapshot
+from sidecar.core.membership import Membership
 from sidecar.dispatch import batching, route
 from sidecar.dispatch.at_least_once import AtLeastOnce
 from sidecar.dispatch.at_most_once import AtMostOnce
 from sidecar.dispatch.delays import Delays
 from sidecar.dispatch.executors import ExecutorPool, RecordExecutor
+from sidecar.dispatch.failures import Failures
 from sidecar.dispatch.parker import Parker
 from sidecar.dispatch.route import Route
+from sidecar.dispatch.suspects import Suspects
 from sidecar.kafka.fetcher import Fetcher
 from sidecar.kafka.retry_reader import RetryReader
 from sidecar.model import Answer, Assignment, Guarantee, Outcome, Position, Result
@@ -190,6 +194,44 @@ def _withdraw_nothing(
     return []
 
 
+def _nobody_is_suspected(right: Callable[[Suspects], None], suspects: Suspects) -> None:
+    pass
+
+
+def _one_more_in_a_row(right: Callable[[Failures], bool], failures: Failures) -> bool:
+    return failures.parked_in_a_row <= failures._settings.max_parked_in_a_row
+
+
+def _forget_what_is_held_back(
+    right: Callable[..., None], failures: Failures, entry: InFlight, *args: Any
+) -> None:
+    """It waits to be parked where nobody looks for it."""
+    if failures._keeps:
+        right(failures, entry, *args)
+
+
+def _any_end_of_a_trial_will_do(
+    right: Callable[..., None], breaker: Breaker, record: object, now: float
+) -> None:
+    breaker.answered(record, now)
+
+
+def _never_return(right: Callable[..., bool], membership: Membership, *args: Any) -> bool:
+    return False
+
+
+def _forget_the_owned(right: Callable[[Fetcher], None], fetcher: Fetcher) -> None:
+    """It leaves, and its route keeps what it has."""
+    right(fetcher)
+    if fetcher._away:
+        fetcher._owned.clear()
+
+
+def _only_told(right: Callable[..., None], pool: ExecutorPool[Any], limit: int | None) -> None:
+    """The limit is shown, and the executors stay."""
+    pool.effective = pool.wanted if limit is None else min(limit, pool.wanted)
+
+
 FAULTS: Final = [
     Fault("commits one too far", ALO, Ledger, "snapshot", _one_too_far),
     Fault("tells that open records are done", ALO, Ledger, "snapshot", _map_without_the_open),
@@ -207,6 +249,17 @@ FAULTS: Final = [
     Fault("loses a record after the fetch", ALO, Fetcher, "_hand_over", _first_is_lost),
     Fault("takes what a batch's answer names for done", ALO, batching, "failures_of", _none_named),
     Fault("charges an outage to the records", ALO, route, "classify", _charged),
+    Fault("suspects nobody", ALO, Suspects, "app_is_gone", _nobody_is_suspected),
+    Fault("parks one more in a row", ALO, Failures, "_may_park", _one_more_in_a_row),
+    Fault(
+        "opens for a trial without answer", ALO, Breaker, "unanswered", _any_end_of_a_trial_will_do
+    ),
+    Fault("never returns to the group", ALO, Membership, "should_return", _never_return),
+    Fault("leaves and keeps its records", ALO, Fetcher, "_leave_or_rejoin", _forget_the_owned),
+    Fault("shows a limit and keeps none", ALO, ExecutorPool, "limit", _only_told),
+    Fault(
+        "loses what is held back", AMO, Failures, "_wait_to_be_parked", _forget_what_is_held_back
+    ),
     Fault("sends again what may be processed", AMO, route, "classify", _send_again),
     Fault("dispatches whatever the commit came to", AMO, AtMostOnce, "commit_done", _all_applied),
 ]

@@ -10,7 +10,10 @@ Owner: one World. Invariants (numbers are those of the design):
 * 3: a request only for what is committed; none for what may have been processed; what one
   member's crash would lose is within the budget.
 * 4: what is committed for a partition never falls.
-* 10: only what the application refused often enough is parked or dropped.
+* 9: while the application was refused and has answered nothing since, one request at a time; since
+  a member's last delivery it parks no more than it may.
+* 10: only what the application refused often enough is parked or dropped; a connection that broke
+  with others when the application died is nobody's failure.
 """
 
 from __future__ import annotations
@@ -21,9 +24,20 @@ from contextlib import contextmanager
 from typing import Final
 
 from sidecar.core import done_map
-from sidecar.model import Answer, Failed, Guarantee, OnExhausted, Partition, Record, Result
+from sidecar.dispatch.failures import LET_THROUGH_SECONDS
+from sidecar.model import (
+    Answer,
+    Failed,
+    FailureKind,
+    Guarantee,
+    OnExhausted,
+    Partition,
+    Record,
+    Result,
+)
 from sidecar.settings import RouteSettings
 from sidecar.status import RecordAction
+from tests.fakes.application import RESET_WITH_OTHERS
 from tests.fakes.broker import FakeBroker
 
 UNPROCESSED: Final = (425, 429, 503)
@@ -44,9 +58,16 @@ class Judge:
         self._budget = settings.threshold
         self._max_attempts = settings.retry.max_attempts
         self._topics = settings.topics or ()  # any other is a retry topic
+        self.relieves = False  # what holds a watermark may be moved away, whatever it came to
+        self._ages = settings.retry.max_age_seconds is not None
         self._timeout_seconds = settings.timeout_seconds
         self._drops = settings.on_exhausted is OnExhausted.DROP
-        self.relieves = False  # what holds a watermark may be moved away, whatever it came to
+        self._most_in_a_row = settings.max_parked_in_a_row
+        self._row: dict[str, set[Record]] = defaultdict(set)  # given to be parked, by member
+        self._last_of_row: dict[str, float] = defaultdict(float)
+        self._row_before: set[Record] = set()  # and a delivery came after
+        self._leaving: set[str] = set()
+        self._trials: dict[str, set[Coordinates]] = {}  # sent since it was refused, by member
         self._judged = 0  # entries of the group's history
         self._frontier: dict[Partition, int] = {}  # nothing below is open
         self._committed: dict[Partition, int] = {}
@@ -80,6 +101,10 @@ class Judge:
     def sent(self, member: str, record: Record, attempt: int) -> None:
         self.commits()
         where = (record.assignment.partition, record.offset)
+        if member in self._trials:
+            self._trials[member].add(where)
+            if len(self._trials[member]) > 1:
+                raise Broken(f"{member} sends {record}, and the application is not back")
         if self._keeps:
             if not record.assignment.live:
                 raise Broken(f"{record} was sent by {member}, which had given it up")
@@ -93,12 +118,15 @@ class Judge:
     def answered(self, member: str, record: Record, attempt: int, result: Result) -> None:
         where = (record.assignment.partition, record.offset)
         status = result.status if isinstance(result, Answer) else 0
+        self._judge_trial(member, where, result, status)
         if 200 <= status < 300:
+            self.excused(member)
             self.delivered[where] += 1
             self._finish(where)
             return
         refused = isinstance(result, Failed) and not result.sent
-        self._failed[member, where] += not refused
+        nobodys = self._keeps and result is RESET_WITH_OTHERS
+        self._failed[member, where] += not refused and not nobodys
         if 400 <= status < 500 and status not in MORE_THAN_THE_RECORD:
             self._rejected.add(where)
         if refused or status in UNPROCESSED:
@@ -109,15 +137,26 @@ class Judge:
     def aborted(self, member: str, record: Record, seconds: float) -> None:
         """The engine gave the request up: at its deadline, or because it is cut."""
         where = (record.assignment.partition, record.offset)
+        self._trials.get(member, set()).discard(where)
         if seconds >= self._timeout_seconds:
             self._failed[member, where] += 1
             if self._drops and self._may_be_given_up(member, where):
                 self._finish(where)
 
-    def parking(self, member: str, record: Record) -> None:
+    def parking(self, member: str, record: Record, now: float) -> None:
         where = (record.assignment.partition, record.offset)
         if not self._may_be_given_up(member, where):
             raise Broken(f"{record} is parked after {self._failed[member, where]} failures")
+        row = self._row[member]
+        if record in self._row_before or member in self._leaving or where in self._by_hand:
+            return
+        waited = now - self._last_of_row[member]
+        self._last_of_row[member] = now
+        if not self._keeps and len(row) == self._most_in_a_row and waited >= LET_THROUGH_SECONDS:
+            return  # one in a while makes room for another to be tried
+        row.add(record)
+        if len(row) > self._most_in_a_row:
+            raise Broken(f"{member} parks {len(row)} records in a row")
 
     def moving(self, member: str, record: Record) -> None:
         """To a retry topic."""
@@ -150,6 +189,25 @@ class Judge:
         if action is RecordAction.DROP:
             self._finish(where)
 
+    def excused(self, member: str) -> None:
+        """Its row of parked records is over."""
+        self._row_before |= self._row.pop(member, set())
+
+    def leaves(self, member: str) -> None:
+        """It drains: in at_most_once what failed cannot wait any longer."""
+        if not self._keeps:
+            self._leaving.add(member)
+
+    def _judge_trial(self, member: str, where: Coordinates, result: Result, status: int) -> None:
+        if isinstance(result, Failed) and result.kind is FailureKind.UNREACHABLE:
+            self._trials.setdefault(member, set()).discard(where)
+        elif member in self._trials:
+            tried = where in self._trials[member]
+            if 200 <= status < 300 or (tried and status):
+                del self._trials[member]
+            else:
+                self._trials[member].discard(where)
+
     def crashed(self, member: str) -> None:
         self.commits()
         self.lost |= self.exposed.pop(member, set())
@@ -161,7 +219,7 @@ class Judge:
         if where in self._by_hand:
             return True
         most = self._max_attempts if where[0].topic in self._topics else 1
-        if where in self._rejected or failed >= most:
+        if where in self._rejected or failed >= most or (self._ages and failed):
             return True
         return not self._keeps and where in self._perhaps_processed and failed > 0
 

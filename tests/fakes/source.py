@@ -66,6 +66,7 @@ class FakeSource:
         self._answers: list[_Answer] = []
         self._assigning = False
         self._joined = False
+        self._away = False
         self._fatal: str | None = None
         self._told_down = False
         self._seen = 0
@@ -97,6 +98,14 @@ class FakeSource:
         self._joined = True
         self._broker.enter(self._group, self._member)
 
+    def leave(self) -> None:
+        self._away = True
+
+    def rejoin(self) -> None:
+        assert not self._member.owned, "rejoin before everything was given up"
+        self._away = False
+        self._broker.enter(self._group, self._member)
+
     def assign(self, starts: Mapping[Partition, int | None]) -> None:
         if not self._assigning:
             raise SourceError("assign outside of on_assign")
@@ -109,11 +118,7 @@ class FakeSource:
 
     def close(self) -> None:
         if self._joined and self._fatal is None and not self._broker.down:
-            if self._is_member():
-                self._give_up(self._listener.on_revoke, set(self._member.owned))
-                self._broker.leave(self._group, self.member)
-            else:
-                self._give_up(self._listener.on_lost, set(self._member.owned))
+            self._leave_group()
         self._joined = False
         answers, self._answers = self._answers, []
         for answer in answers:
@@ -245,6 +250,9 @@ class FakeSource:
                 self._answers[index] = self._answers[index]._replace(applied=True, error=error)
 
     def _serve_group(self) -> None:
+        if self._away:
+            self._leave_group()
+            return
         if not self._is_member():
             self._give_up(self._listener.on_lost, set(self._member.owned))
             self._broker.enter(self._group, self._member)
@@ -265,6 +273,13 @@ class FakeSource:
             self._broker.rejoin(group)
         if coming or self._protocol is Protocol.EAGER:
             self._take_over(coming)
+
+    def _leave_group(self) -> None:
+        if self._is_member():
+            self._give_up(self._listener.on_revoke, set(self._member.owned))
+            self._broker.leave(self._group, self.member)
+        else:
+            self._give_up(self._listener.on_lost, set(self._member.owned))
 
     def _take_over(self, partitions: set[Partition]) -> None:
         with self._broker.changed:

@@ -50,10 +50,12 @@ class Storm:
             behave=self._behave,
             commit_interval_seconds=choose((0.1, 1.0)),
             revoke_seconds=choose((0.5, 5.0)),
-            executors=choose((1, 3, 8)),
+            executors=choose((1, 3, 8, 24)),
             timeout_seconds=2.0,
             batch=choose((None, None, batch)),
             on_exhausted=choose(policies),
+            max_parked_in_a_row=choose((1, 3, 20)),
+            leave_after_held_seconds=choose((0.0, 1.0, 300.0)),
             retry=RetrySettings(
                 max_attempts=choose((1, 3)),
                 initial_backoff_seconds=0.05,
@@ -65,6 +67,11 @@ class Storm:
             ),
         )
         self.clear = False
+        self.overloaded = False
+        self.bad = 0  # the status of every answer, after a bad deployment
+        # Whether one record in twenty kills its application. Who is to blame can be told only
+        # where the loop is not held up meanwhile.
+        self.kills: Final = choose((False, False, True))
         self.fates: tuple[CommitFate, ...] = (CommitFate.OK,)
         self.world.broker.fate = lambda: self.random.choice(self.fates)
         self._doing: list[tuple[Callable[[], None], int]] = [
@@ -78,13 +85,15 @@ class Storm:
             (self._slow_commits, 3),
             (self._app_away, 6),
             (self._batch_answers, 2),
+            (self._overload, 3),
+            (self._bad_deployment, 3),
             (self._dead_letters, 5),
             (self._executors, 4),
             (self._pause, 3),
             (self._limits, 3),
             (self._record_by_hand, 6),
             (self._new_partition, 1),
-            (self._stall, 4),
+            (self._stall, 0 if self.kills else 4),
             (self._retention, 2),
             (self._die, 1),
         ]
@@ -108,11 +117,12 @@ class Storm:
         for member in world.running:
             member.app.up = True
             member.route.set_executors(3)
-            member.route.resume()
+            member.resume()
             member.route.set_rate(None)
             member.parking.error = None
             member.parking.release()
         world.join()  # others may be about to end
+        self._allow_more()
         world.run_until(self._all_is_done, CLEARING_SECONDS)
         self._judge_the_lost()
         for member in world.running:
@@ -121,12 +131,20 @@ class Storm:
         if world.lag():
             raise Broken(f"the group is left with a lag of {world.lag()}")
 
+    def _allow_more(self) -> None:
+        """What waits to be parked goes, though no other record may be left to be delivered."""
+        for member in self.world.running:
+            member.resume()
+        self.world.scheduler.call_later(1.0, self._allow_more)
+
     # --- the end ------------------------------------------------------------------------------
 
     def _all_is_done(self) -> bool:
         world = self.world
         return (
             all(member.places.in_flight == 0 for member in world.running)
+            and {member.name for member in world.running}
+            <= world.broker.group(GROUP).members.keys()
             and world.lag() == 0
             and (not world.running[0].keeps or not world.judge.open())
         )
@@ -157,6 +175,15 @@ class Storm:
         seconds = self.random.choice((0.001, 0.01, 0.05, 0.3))
         if self.clear:
             return answer(204, seconds)
+        if self.bad:
+            return answer(self.bad, seconds)
+        if self.kills and kind % 20 == 7:
+            (member,) = [m for m in self.world.members if m.name == request.member]
+            if member.app.up:
+                member.app.die(self.random.choice((0.2, 2.0)))
+            return HANG
+        if self.overloaded and roll < 0.6:
+            return answer(503, 0.001)
         if kind < 3:
             return answer(400, seconds)
         if kind < 6 or roll < 0.04:
@@ -227,6 +254,12 @@ class Storm:
             seconds = self.random.choice((0.01, 0.5, 3.0))
             self.world.scheduler.call_later(seconds, setattr, member.app, "up", True)
 
+    def _overload(self) -> None:
+        self.overloaded = not self.overloaded
+
+    def _bad_deployment(self) -> None:
+        self.bad = 0 if self.bad else self.random.choice((400, 401, 404, 500))
+
     def _batch_answers(self) -> None:
         if member := self._someone():
             member.app.names_failures = not member.app.names_failures
@@ -246,7 +279,7 @@ class Storm:
 
     def _pause(self) -> None:
         if member := self._someone():
-            self.random.choice((member.route.pause, member.route.resume))()
+            self.random.choice((member.route.pause, member.resume))()
 
     def _limits(self) -> None:
         if member := self._someone():

@@ -9,7 +9,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sidecar.core.breaker import IN_A_ROW, Breaker, State
 
 REACHABLE = {State.WAITING: State.UP, State.HELD: State.TRIAL}
-ANSWERED = {State.TRIAL: State.UP}
 DOWN_AT_ONCE = {State.UP: State.HELD, State.TRIAL: State.HELD}
 
 
@@ -20,17 +19,26 @@ class BreakerByTable(RuleBasedStateMachine):
         self.breaker = Breaker(self.now)
         self.state = State.WAITING
         self.since = self.now
-        self.trial_out = False
+        self.trial: object = None
+        self.until_delivered = False
+        self.single_file = False
         self.in_a_row = 0
         self.error = ""
 
     def enter(self, state: State | None) -> None:
-        """Only a change restarts the time in a state, and calls the trial back."""
+        """Only a change restarts the time in a state."""
         if state is None:
             return
-        self.state, self.since, self.trial_out = state, self.now, False
+        self.state, self.since = state, self.now
         if state is State.UP:
-            self.error, self.in_a_row = "", 0
+            self.error, self.in_a_row, self.trial, self.until_delivered = "", 0, None, False
+
+    def some_result(self, of_trial: bool) -> tuple[object, bool]:
+        """A record whose result comes, and whether it decides the trial."""
+        if not of_trial or self.trial is None:
+            return object(), False
+        record, self.trial = self.trial, None
+        return record, self.state is State.TRIAL
 
     @rule(seconds=st.floats(0.001, 100.0))
     def time_passes(self, seconds: float) -> None:
@@ -46,27 +54,59 @@ class BreakerByTable(RuleBasedStateMachine):
         self.breaker.unreachable("refused")
         self.error = "refused"
 
+    @rule(wanted=st.booleans())
+    def suspects_come_and_go(self, wanted: bool) -> None:
+        self.breaker.single_file(wanted)
+        self.single_file = wanted
+
     @precondition(lambda self: self.breaker.may_start())
     @rule()
     def a_record_starts(self) -> None:
-        self.breaker.started()
-        self.trial_out = self.state is State.TRIAL
+        record = object()
+        self.breaker.started(record)
+        if self.state is State.TRIAL:
+            self.trial = record
 
-    @rule()
-    def a_record_is_answered(self) -> None:
+    @rule(of_trial=st.booleans())
+    def a_record_is_delivered(self, of_trial: bool) -> None:
         """Also late ones, whose request began before the application went away."""
-        self.breaker.answered(self.now)
+        record, decides = self.some_result(of_trial)
+        ended = self.breaker.delivered(record, self.now)
         self.in_a_row = 0
-        self.enter(ANSWERED.get(self.state))
+        ends = self.state is not State.UP and (decides or self.until_delivered)
+        assert ended == ends
+        self.enter(State.UP if ends else None)
 
-    @rule(at_once=st.booleans())
-    def a_record_finds_no_application(self, at_once: bool) -> None:
-        held = self.breaker.app_down(self.now, "status 401", at_once)
+    @rule(of_trial=st.booleans())
+    def a_record_is_answered(self, of_trial: bool) -> None:
+        record, decides = self.some_result(of_trial)
+        ended = self.breaker.answered(record, self.now)
+        self.in_a_row = 0
+        assert ended == (decides and not self.until_delivered)
+        if decides:
+            self.enter(State.HELD if self.until_delivered else State.UP)
+
+    @rule(of_trial=st.booleans())
+    def a_record_gets_no_answer(self, of_trial: bool) -> None:
+        record, decides = self.some_result(of_trial)
+        self.breaker.unanswered(record, self.now)
+        self.enter(State.HELD if decides else None)
+
+    @rule(of_trial=st.booleans(), at_once=st.booleans())
+    def a_record_finds_no_application(self, of_trial: bool, at_once: bool) -> None:
+        record, decides = self.some_result(of_trial)
+        self.breaker.app_down(record, self.now, "status 401", at_once)
         self.error = "status 401"
         self.in_a_row += 1
-        if at_once or self.state is State.TRIAL or self.in_a_row >= IN_A_ROW:
+        if at_once or decides or (self.in_a_row >= IN_A_ROW and self.state is State.UP):
             self.enter(DOWN_AT_ONCE.get(self.state))
-        assert held == (self.state is not State.UP)
+
+    @precondition(lambda self: self.state is not State.WAITING)
+    @rule()
+    def too_many_were_parked(self) -> None:
+        self.breaker.hold(self.now, "20 in a row")
+        self.error, self.until_delivered = "20 in a row", True
+        self.enter(DOWN_AT_ONCE.get(self.state))
 
     @invariant()
     def it_is_where_the_table_says(self) -> None:
@@ -79,9 +119,10 @@ class BreakerByTable(RuleBasedStateMachine):
             State.WAITING: False,
             State.UP: True,
             State.HELD: False,
-            State.TRIAL: not self.trial_out,
+            State.TRIAL: self.trial is None,
         }
         assert self.breaker.may_start() == may_start[self.state]
+        assert self.breaker.free == (self.state is State.UP and not self.single_file)
 
 
 TestBreakerByTable = BreakerByTable.TestCase

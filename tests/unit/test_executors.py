@@ -149,6 +149,25 @@ def test_a_route_that_gives_nothing_lets_its_executors_idle() -> None:
     assert rig.executing == [0, 1]
 
 
+def test_a_limit_below_what_is_wanted_holds_until_it_is_raised() -> None:
+    rig = Rig(8)
+    rig.give(20)
+    rig.pool.limit(3)
+    assert (rig.pool.effective, rig.counts, rig.delivery.aborted) == (3, (8, 8, 8), 0)
+    for _ in range(6):
+        rig.delivery.running[0].answer()
+    assert (len(rig.executing), rig.counts) == (3, (8, 3, 3))
+    rig.pool.resize(5)
+    assert (rig.pool.effective, len(rig.executing)) == (3, 3)
+    rig.pool.resize(2)
+    assert rig.pool.effective == 2
+    rig.pool.resize(8)
+    rig.pool.limit(4)
+    assert (rig.pool.effective, len(rig.executing)) == (4, 4)
+    rig.pool.limit(None)
+    assert (rig.pool.effective, len(rig.executing)) == (8, 8)
+
+
 def test_two_hundred_random_resizes_under_load_keep_the_counts_true() -> None:
     """No request is cut by one, each record is sent once, and in the end all counts agree."""
     chance = Random(7)
