@@ -221,7 +221,8 @@ class FakeSlot:
     def _answer(self, result: Result) -> None:
         assert self._running is not None
         batch, done = self._running
-        told = self._told or [result] * len(batch)
+        # What a reset took away names nobody.
+        told = self._told if self._told and isinstance(result, Answer) else [result] * len(batch)
         self._end()
         for (record, attempt), each in zip(batch, told, strict=True):
             self._app.watch.answered(self._app.member, record, attempt, each)

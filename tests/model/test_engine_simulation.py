@@ -17,7 +17,7 @@ from tests.fakes.storm import replay
 
 SEEDS = 150
 BLOCKS = 5
-SEEDS_TO_FIND_A_FAULT = 150
+SEEDS_TO_FIND_A_FAULT = 600
 
 
 @pytest.fixture(autouse=True)
