@@ -61,12 +61,18 @@ def _python(http: str) -> Language:
 
 _RUBY: Final = "puma", "--quiet", "--bind", "tcp://127.0.0.1:{port}"
 _GO: Final = "{builds}/go/events"
+_JAVA: Final = "{builds}/java"
 LANGUAGES: Final = (
     _python("httptools"),
     _python("h11"),
     Language("javascript", "javascript", ["node", "server.mjs"]),
     Language("go", "go", [_GO], ["go", "build", "-o", _GO, "."]),
-    Language("java", "java", ["java", "App.java"]),
+    Language(
+        "java",
+        "java",
+        ["java", "-cp", _JAVA, "App"],
+        ["javac", "-d", _JAVA, "App.java", "KafkaRecord.java"],
+    ),
     Language(
         "rust",
         "rust",

@@ -16,7 +16,7 @@ SOURCES: Final = {
     "python": "python/decode.py",
     "javascript": "javascript/decode.mjs",
     "go": "go/decode.go",
-    "java": "java/App.java",
+    "java": "java/KafkaRecord.java",
     "rust": "rust/src/decode.rs",
     "ruby": "ruby/decode.rb",
 }
