@@ -12,8 +12,7 @@ class App {
             "headers":[%s],"attempt":%s,"idempotency_key":%s}""";
     static final Set<String> done = ConcurrentHashMap.newKeySet(); // for real: a unique column
     public static void main(String[] arguments) throws IOException {
-        // By default 200 request headers, fewer than fit into what the sidecar sends.
-        System.setProperty("sun.net.httpserver.maxReqHeaders", "1000");
+        System.setProperty("sun.net.httpserver.maxReqHeaders", "1000"); // 200 would be too few
         var port = Integer.parseInt(System.getenv().getOrDefault("PORT", "8080"));
         var server = HttpServer.create(new InetSocketAddress("127.0.0.1", port), 0);
         server.setExecutor(Executors.newFixedThreadPool(16));
@@ -25,11 +24,11 @@ class App {
     static void event(HttpExchange exchange) throws IOException {
         var sent = exchange.getRequestHeaders();
         var body = exchange.getRequestBody().readAllBytes();
-        var idempotencyKey = sent.getFirst("Idempotency-Key");
+        var identity = sent.getFirst("Idempotency-Key");
         try {
-            if (!done.contains(idempotencyKey)) { // else only the answer was lost
+            if (!done.contains(identity)) { // else only the answer was lost
                 System.out.println(line(sent, KafkaRecord.decode(sent, body)));
-                done.add(idempotencyKey); // for real: in the transaction of the work
+                done.add(identity); // for real: in the transaction of the work
             }
             exchange.sendResponseHeaders(204, -1);
         } catch (RuntimeException error) {
