@@ -10,6 +10,7 @@ import pytest
 from tests.rig.errors import NoKafka
 from tests.rig.kafka import KafkaCluster
 from tests.rig.processes import Scene
+from tests.rig.properties import GUARDED
 
 
 @pytest.fixture
@@ -22,12 +23,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[KafkaCluster]:
     """A broker that allows everything to everybody but what an ACL keeps to someone else."""
-    cluster = KafkaCluster(
-        config={
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "allow.everyone.if.no.acl.found": "true",
-        }
-    )
+    cluster = KafkaCluster(config=GUARDED)
     try:
         cluster.start()
     except NoKafka as missing:

@@ -3,5 +3,6 @@
     python -m tests.chaos --help
 
 Each scenario produces numbered records, lets a recording application see them, breaks something,
-and judges: lost, repeated, out of budget, stuck.
+and judges: lost, repeated, out of budget, stuck, parked. `scenarios` is about processes that end,
+`failures` about records and applications that fail, `retries` about what comes back.
 """

@@ -13,8 +13,10 @@ import traceback
 from collections import defaultdict
 from pathlib import Path
 
-from tests.chaos.scenarios import SCENARIOS, Line
+from tests.chaos.scenarios import SCENARIOS
+from tests.chaos.stage import Line
 from tests.rig.kafka import KafkaCluster
+from tests.rig.properties import GUARDED
 
 
 def main() -> int:
@@ -42,17 +44,20 @@ def _load(results: Path) -> list[Line]:
 
 
 def _run(name: str, rounds: int | None, seed: int, results: Path, lines: list[Line]) -> None:
-    scenario, own_rounds, nodes = SCENARIOS[name]
+    entry = SCENARIOS[name]
     done = sum(1 for line in lines if line.scenario == name)
-    wanted = rounds or own_rounds
+    wanted = rounds or entry.rounds
     if done >= wanted:
         return
     directory = Path(tempfile.mkdtemp(prefix=f"sidecar-chaos-{name}-"))
     print(f"{name}: rounds {done}..{wanted - 1}, logs and journals in {directory}", flush=True)
     results.parent.mkdir(parents=True, exist_ok=True)
-    with KafkaCluster(nodes) as kafka, results.open("a", encoding="utf-8") as file:
+    with (
+        KafkaCluster(entry.nodes, config=GUARDED if entry.guarded else {}) as kafka,
+        results.open("a", encoding="utf-8") as file,
+    ):
         try:
-            for line in scenario(kafka, directory, seed, done, wanted):
+            for line in entry.scenario(kafka, directory, seed, done, wanted):
                 lines.append(line)
                 file.write(json.dumps(line._asdict()) + "\n")
                 file.flush()

@@ -5,23 +5,19 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from confluent_kafka import KafkaException
-
+from tests.chaos import failures, retries
+from tests.chaos.stage import PARTITIONS, Entry, Line, Scenario, cut_short, drained, flows, rounds
 from tests.rig.journal import Journal
 from tests.rig.kafka import KafkaCluster
-from tests.rig.operations import KafkaOperations
 from tests.rig.processes import ADMIN_TOKEN, Scene, Sidecar, config, route
-from tests.rig.scripted_app import ScriptedApp
 from tests.rig.waiting import eventually
 
-PARTITIONS = 6
 BUDGET = 200
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "eager": {
@@ -36,15 +32,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     },
     "consumer": {"group_protocol": "consumer"},
 }
-
-
-class Line(NamedTuple):
-    """One line of the table; ok is the judgement."""
-
-    scenario: str
-    round: int
-    ok: bool
-    figures: Mapping[str, float]
 
 
 def _guarantee(guarantee: str) -> dict[str, Any]:
@@ -62,14 +49,6 @@ def _stage(
     journal_file = directory / f"{topic}.journal"
     with Scene(directory) as scene:
         yield scene, topic, scene.app(journal_file), Journal(journal_file)
-
-
-def _drained(kafka: KafkaOperations, topic: str) -> bool:
-    try:
-        lag = kafka.lag(topic, topic)
-    except KafkaException:  # the coordinator is moving
-        return False
-    return len(lag) == PARTITIONS and not any(lag.values())
 
 
 def kill(
@@ -109,7 +88,7 @@ def kill(
             sidecar.kill()
             sidecar = scene.sidecar(what, f"{name}-{number + 1}")
             assert load.wait(60) == 0, "the load was not confirmed"
-            eventually(partial(_drained, kafka, topic), "the group is at the end", within=60)
+            eventually(partial(drained, kafka, topic, topic), "the group is at the end", within=60)
             if guarantee == "at_least_once":
                 eventually(partial(_has_seen, journal, numbers), "all records seen", within=30)
             else:
@@ -160,7 +139,7 @@ def members(
             slow_every=200,
             slow_ms=1500,
         )
-        eventually(partial(_flows, journal, 0), "every partition flows", within=60)
+        eventually(partial(flows, journal, 0), "every partition flows", within=60)
         for number in range(first, last):
             chance = random.Random(f"{seed} {number}")
             time.sleep(chance.uniform(0.1, 1.0))
@@ -178,24 +157,16 @@ def members(
                 second = None
             changed = time.monotonic()
             newer = max(journal.arrivals, default=0) + int(rate * 2)
-            eventually(partial(_flows, journal, newer), "every partition flows again", within=30)
+            eventually(partial(flows, journal, newer), "every partition flows again", within=30)
             stall = time.monotonic() - changed
             figures = {"change": change, "flows_again_s": round(stall, 1), "exit": code}
             yield Line(name, number, code == 0, figures)
-        load.terminate()
-        assert load.stdout is not None
-        confirmed = int(load.stdout.read().split()[1])
-        eventually(partial(_drained, kafka, topic), "the group is at the end", within=60)
+        confirmed = cut_short(load)
+        eventually(partial(drained, kafka, topic, topic), "the group is at the end", within=60)
         eventually(partial(_has_seen, journal, range(confirmed)), "all records seen", within=30)
         verdict = journal.judge(range(confirmed))
         figures = {"lost": verdict.lost, "repeated": verdict.repeats, "records": confirmed}
         yield Line(name, last, verdict.lost == 0, figures)
-
-
-def _flows(journal: Journal, newer_than: int) -> bool:
-    """Whether something new has come from every partition."""
-    journal.refresh()
-    return len({n % PARTITIONS for n in journal.arrivals if n >= newer_than}) == PARTITIONS
 
 
 def _stopped_unborn(sidecar: Sidecar, code: int) -> bool:
@@ -232,7 +203,7 @@ def resize(
             slow_every=100,
             slow_ms=300,
         )
-        eventually(partial(_flows, journal, 0), "every partition flows", within=60)
+        eventually(partial(flows, journal, 0), "every partition flows", within=60)
         for number in range(first, last):
             if number % 4 == 1:
                 second = scene.sidecar(what, f"{name}-{number}")
@@ -253,7 +224,7 @@ def resize(
         load.terminate()
         assert load.stdout is not None
         confirmed = int(load.stdout.read().split()[1])
-        eventually(partial(_drained, kafka, topic), "the group is at the end", within=60)
+        eventually(partial(drained, kafka, topic, topic), "the group is at the end", within=60)
         eventually(partial(_has_seen, journal, range(confirmed)), "all records seen", within=30)
         verdict = journal.judge(range(confirmed))
         late = constant.route()["counters"]["late_results"]
@@ -290,7 +261,7 @@ def broker(
                 rate=400,
                 delay_ms=5,
             )
-            eventually(partial(_flows, journal, 2000), "it flows", within=60)
+            eventually(partial(flows, journal, 2000), "it flows", within=60)
             if kind == "stopped":
                 kafka.node(1).terminate()
                 time.sleep(30)
@@ -300,11 +271,11 @@ def broker(
             kafka.heal()
             healed = time.monotonic()
             newer = max(journal.arrivals) + 500
-            eventually(partial(_flows, journal, newer), "it flows again", within=90)
+            eventually(partial(flows, journal, newer), "it flows again", within=90)
             back = time.monotonic() - healed
             assert load.wait(120) == 0, "the load was not confirmed"
             eventually(partial(_has_seen, journal, range(count)), "all records seen", within=60)
-            eventually(partial(_drained, kafka, topic), "the group is at the end", within=60)
+            eventually(partial(drained, kafka, topic, topic), "the group is at the end", within=60)
             verdict = journal.judge(range(count))
             same_process = sidecar.process.poll() is None
             code = sidecar.stop()
@@ -318,50 +289,6 @@ def broker(
             yield Line(name, number, verdict.lost == 0 and same_process and code == 0, figures)
 
 
-def retries(
-    kafka: KafkaCluster, directory: Path, seed: int, first: int, last: int
-) -> Iterator[Line]:
-    """Retry topics of 1 s and 25 s where polling may pause for 10 s: gaps, and no rebalance."""
-    for number in range(first, last):
-        topic = f"retries-{seed}-{time.time_ns()}"
-        kafka.create_topic(topic, 1)
-        kafka.produce(topic, [b"%d" % each for each in range(20)])
-        with ScriptedApp(lambda request: 500 if request.attempt < 3 else 204) as app:
-            tiers = [{"delay_seconds": 1}, {"delay_seconds": 25}]
-            what = config(
-                kafka.bootstrap_servers,
-                topic,
-                [route(topic, app.port, retry={"max_attempts": 1, "topics": tiers})],
-                max_poll_interval_ms=10_000,
-                session_timeout_ms=6000,
-            )
-            with Scene(directory) as scene:
-                sidecar = scene.sidecar(what, f"retries-{number}")
-                app.until(lambda seen: len(seen) == 60, within=90)
-                rebalances = sidecar.route()["counters"]["rebalances"]
-                code = sidecar.stop()
-        times: dict[bytes, list[float]] = {}
-        for each in app.requests:
-            times.setdefault(each.body, []).append(each.at)
-        late = [
-            gap - delay
-            for seen in times.values()
-            for (before, after), delay in zip(pairwise(seen), (1, 25), strict=True)
-            for gap in [after - before]
-        ]
-        figures = {
-            "records": len(times),
-            "rebalances": rebalances,
-            "earliest_s": round(min(late), 3),
-            "latest_s": round(max(late), 3),
-            "exit": code,
-        }
-        yield Line("retries", number, min(late) >= 0 and max(late) <= 1 and not rebalances, figures)
-
-
-Scenario = Callable[[KafkaCluster, Path, int, int, int], Iterator[Line]]
-
-
 def _with(function: Callable[..., Iterator[Line]], choice: str) -> Scenario:
     def scenario(
         kafka: KafkaCluster, directory: Path, seed: int, first: int, last: int
@@ -371,15 +298,27 @@ def _with(function: Callable[..., Iterator[Line]], choice: str) -> Scenario:
     return scenario
 
 
-SCENARIOS: dict[str, tuple[Scenario, int, int]] = {
-    # name: (scenario, rounds, nodes)
-    "kill-at_least_once": (_with(kill, "at_least_once"), 30, 1),
-    "kill-at_most_once": (_with(kill, "at_most_once"), 30, 1),
-    "members-eager": (_with(members, "eager"), 30, 1),
-    "members-cooperative": (_with(members, "cooperative"), 30, 1),
-    "members-consumer": (_with(members, "consumer"), 30, 1),
-    "retries": (retries, 3, 1),
-    "resize": (resize, 200, 1),
-    "broker-stopped": (_with(broker, "stopped"), 1, 1),
-    "broker-leader_killed": (_with(broker, "leader_killed"), 1, 3),
+SCENARIOS: dict[str, Entry] = {
+    "kill-at_least_once": Entry(_with(kill, "at_least_once"), 30),
+    "kill-at_most_once": Entry(_with(kill, "at_most_once"), 30),
+    "members-eager": Entry(_with(members, "eager"), 30),
+    "members-cooperative": Entry(_with(members, "cooperative"), 30),
+    "members-consumer": Entry(_with(members, "consumer"), 30),
+    "resize": Entry(resize, 200),
+    "broker-stopped": Entry(_with(broker, "stopped"), 1),
+    "broker-leader_killed": Entry(_with(broker, "leader_killed"), 1, nodes=3),
+    "always-fails": Entry(rounds(failures.always_fails), 1),
+    "app-stopped": Entry(rounds(failures.app_stopped), 1),
+    "killer": Entry(rounds(failures.killer), 2),
+    "one-refused": Entry(rounds(failures.one_refused), 1),
+    "misdeployed": Entry(rounds(failures.misdeployed), len(failures.STATUSES)),
+    "letters-refused-by_acl": Entry(rounds(failures.letters_refused), 1, guarded=True),
+    "letters-refused-by_a_stopped_broker": Entry(
+        rounds(partial(failures.letters_refused, refusing=failures.by_a_stopped_broker)), 1, nodes=3
+    ),
+    "killed-while-parking": Entry(failures.killed_while_parking, 50),
+    "durable-retries": Entry(rounds(retries.durable_retries), 1),
+    "relieved": Entry(rounds(retries.relieved), 1),
+    "redriven": Entry(rounds(retries.redriven), 1),
+    "left-group": Entry(rounds(retries.left_group), 2),
 }

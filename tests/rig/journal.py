@@ -27,7 +27,9 @@ class Journal:
         self._rest = ""
         self.arrivals: Counter[int] = Counter()
         self.latencies_us: dict[int, int] = {}  # of the first arrival
-        self.answered: set[int] = set()
+        self.answered: Counter[int] = Counter()  # 2xx
+        self.answered_at: dict[int, float] = {}  # monotonic seconds of the first 2xx
+        self.refused_at: dict[int, float] = {}  # monotonic seconds of the first other answer
 
     def refresh(self) -> None:
         if not self._path.exists():
@@ -42,13 +44,21 @@ class Journal:
             if kind == "a":
                 self.arrivals[int(number)] += 1
                 self.latencies_us.setdefault(int(number), int(more[0]))
+            elif more[0][0] == "2":
+                self.answered[int(number)] += 1
+                self.answered_at.setdefault(int(number), float(more[1]))
             else:
-                self.answered.add(int(number))
+                self.refused_at.setdefault(int(number), float(more[1]))
 
     def judge(self, numbers: range) -> Verdict:
         seen = [n for n in numbers if self.arrivals[n]]
         repeats = sum(self.arrivals[n] - 1 for n in seen)
         return Verdict(len(numbers), len(seen), len(numbers) - len(seen), repeats)
+
+    def rate(self, since: float, until: float) -> float:
+        """Records answered 2xx for the first time, per second of this time."""
+        count = sum(1 for at in self.answered_at.values() if since <= at < until)
+        return count / (until - since)
 
     def latency_ms(self, numbers: Iterable[int], quantile: float) -> float:
         """A quantile of the time from production to the request's arrival."""

@@ -18,6 +18,7 @@ from confluent_kafka import KafkaException
 
 from tests.rig.operations import KafkaOperations
 from tests.rig.ports import free_ports
+from tests.rig.recording_app import RecordingApp
 from tests.rig.waiting import eventually
 
 ADMIN_TOKEN = "open-sesame"
@@ -38,7 +39,7 @@ class Sidecar:
         self.name = name
         self.port = free_ports(1)[0]
         self.log = directory / f"{name}.log"
-        file = directory / f"{name}.yaml"
+        self.file = file = directory / f"{name}.yaml"
         admin = {"port": self.port, "socket": None, **config.get("admin", {})}
         file.write_text(yaml.safe_dump({**config, "admin": admin}), encoding="utf-8")
         start = ["-c", fault + _START] if fault else ["-m", "sidecar"]
@@ -120,6 +121,7 @@ class Scene:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self._processes: list[subprocess.Popen[Any]] = []
+        self._apps: list[RecordingApp] = []
         self._names = 0
 
     def __enter__(self) -> Self:
@@ -131,6 +133,8 @@ class Scene:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        for app in self._apps:
+            app.stop()
         for process in self._processes:
             if process.poll() is None:
                 process.kill()
@@ -152,17 +156,24 @@ class Scene:
         self._processes.append(sidecar.process)
         return sidecar
 
+    def command(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a command of the sidecar."""
+        process = subprocess.Popen([sys.executable, "-m", "sidecar", *arguments])
+        self._processes.append(process)
+        return process
+
     def app(self, journal: Path, hang_path: str = "") -> int:
         """Start a recording application; its port."""
-        port = free_ports(1)[0]
-        command = [sys.executable, "-m", "tests.rig.recorder", "--journal", str(journal)]
-        process = subprocess.Popen(
-            [*command, "--port", str(port), "--hang-path", hang_path], stdout=subprocess.PIPE
-        )
-        self._processes.append(process)
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        return port
+        return self.recording_app(journal, hang_path=hang_path).port
+
+    def recording_app(
+        self, journal: Path, *, hang_path: str = "", revive_seconds: float | None = None
+    ) -> RecordingApp:
+        """Start a recording application."""
+        app = RecordingApp(journal, hang_path=hang_path, revive_seconds=revive_seconds)
+        self._apps.append(app)
+        app.start()
+        return app
 
     def load(self, bootstrap_servers: str, topic: str, **options: float) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.rig.load", "--topic", topic]

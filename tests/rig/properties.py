@@ -38,6 +38,12 @@ COMMON: Properties = {
     "background.threads": 2,
 }
 
+# Everything is allowed to everybody but what an ACL keeps to someone else.
+GUARDED: Properties = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
 
 def replication(nodes: int) -> dict[str, str | int]:
     """The internal topics live on every node, and survive the loss of one where there are three."""
