@@ -181,8 +181,8 @@ def one_refused(
 ) -> Line:
     """One record is always answered 503, one 403; and the same without them.
 
-    The application's delay sets the pace, so that a busy machine does not. A trickle goes on behind:
-    as long as nothing else is delivered, such answers are an outage and charge nobody.
+    The application's delay sets the pace, so that a busy machine does not. A trickle goes on
+    behind: as long as nothing else is delivered, such answers are an outage and charge nobody.
     """
     name = "one-refused"
     without = _seconds_for(kafka, directory, name, good)

@@ -41,7 +41,7 @@ def _guarantee(guarantee: str) -> dict[str, Any]:
 
 @contextmanager
 def _stage(
-    kafka: KafkaOperations, directory: Path, name: str
+    kafka: KafkaCluster, directory: Path, name: str
 ) -> Iterator[tuple[Scene, str, int, Journal]]:
     """A scene, a topic whose name is the group's as well, an application's port and journal."""
     topic = f"{name}-{time.time_ns()}"
@@ -175,7 +175,7 @@ def _stopped_unborn(sidecar: Sidecar, code: int) -> bool:
 
 
 def resize(
-    kafka: KafkaOperations, directory: Path, seed: int, first: int, last: int
+    kafka: KafkaCluster, directory: Path, seed: int, first: int, last: int
 ) -> Iterator[Line]:
     """CTL-1: the number of executors changes under load, while a second member comes and goes.
 
