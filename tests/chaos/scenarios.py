@@ -15,6 +15,7 @@ from tests.chaos import failures, retries
 from tests.chaos.stage import PARTITIONS, Entry, Line, Scenario, cut_short, drained, flows, rounds
 from tests.rig.journal import Journal
 from tests.rig.kafka import KafkaCluster
+from tests.rig.operations import KafkaOperations
 from tests.rig.processes import ADMIN_TOKEN, Scene, Sidecar, config, route
 from tests.rig.waiting import eventually
 
@@ -41,7 +42,7 @@ def _guarantee(guarantee: str) -> dict[str, Any]:
 
 @contextmanager
 def _stage(
-    kafka: KafkaCluster, directory: Path, name: str
+    kafka: KafkaOperations, directory: Path, name: str
 ) -> Iterator[tuple[Scene, str, int, Journal]]:
     """A scene, a topic whose name is the group's as well, an application's port and journal."""
     topic = f"{name}-{time.time_ns()}"
@@ -175,7 +176,7 @@ def _stopped_unborn(sidecar: Sidecar, code: int) -> bool:
 
 
 def resize(
-    kafka: KafkaCluster, directory: Path, seed: int, first: int, last: int
+    kafka: KafkaOperations, directory: Path, seed: int, first: int, last: int
 ) -> Iterator[Line]:
     """CTL-1: the number of executors changes under load, while a second member comes and goes.
 
