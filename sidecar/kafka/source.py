@@ -349,6 +349,9 @@ class KafkaSource:
     ) -> None:
         partitions = partitions_of(offsets)
         self._trap.guard(tell, partitions)
+        # librdkafka keeps a pause beyond the ownership: should the partition return, nobody would
+        # know of it and resume it. It waits for the answer, so nothing overtakes it.
+        self._trap.guard(self._trap.call, self._consumer.resume, offsets)
         if self._cooperative:
             self._trap.guard(self._trap.call, self._consumer.incremental_unassign, offsets)
         else:

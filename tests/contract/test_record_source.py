@@ -259,6 +259,25 @@ def test_leave_gives_everything_to_others_and_rejoin_takes_part_again(
     until(lambda: set(first.values()) >= set(numbered(5, 15)), first, second)
 
 
+def test_what_was_paused_when_it_was_given_up_is_read_when_it_returns(
+    backend: Backend, join: Join, protocol: str
+) -> None:
+    """librdkafka keeps a pause over a rebalance; here it ends with the ownership."""
+    topic = filled(backend, 3, partitions=2)
+    member = join(topic, protocol=protocol)
+    until(lambda: len(member.messages) == 6, member)
+    member.source.commit(dict.fromkeys(member.owned, (3, "")), ASK_SECONDS)
+    member.source.pause(list(member.owned))
+    member.source.leave()
+    until(lambda: not member.owned, member)
+    assert not idle(member)
+    member.messages.clear()
+    for number in range(2):
+        backend.produce(topic, numbered(2, 3), number)
+    member.source.rejoin()
+    until(lambda: len(member.messages) == 4, member)
+
+
 def test_a_static_member_really_leaves(backend: Backend, join: Join, protocol: str) -> None:
     """At once; with the consumer protocol once the group has not heard of it for a session."""
     topic = filled(backend, 1, partitions=2)
