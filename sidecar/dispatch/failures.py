@@ -292,6 +292,8 @@ class Failures:
         """Its attempts here are used up: the next retry topic, or what on_exhausted says."""
         if not self._owner.has_later(entry):
             self._dispose(entry, result, reason)
+        elif entry.record.tier > 0:  # it was counted when it left its own topic
+            self._owner.retry_later(entry)
         elif self._may_park():
             self.parked_in_a_row += 1
             self._owner.retry_later(entry)

@@ -16,6 +16,7 @@ judged, or it is a suspect; what has left is forgotten with the next look.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -60,6 +61,7 @@ class Suspects:
         "_breaker",
         "_breaks",
         "_go_on",
+        "_gone_at",
         "_lane",
         "_ready",
         "_scheduler",
@@ -87,6 +89,7 @@ class Suspects:
         self._lane = Buffer()
         self._alone: InFlight | None = None  # runs, and nothing else does
         self._single_file = False
+        self._gone_at = -math.inf  # when it was refused last
         self._timer: Timer | None = None  # of the patience with who runs or waits to run alone
 
     def __len__(self) -> int:
@@ -105,16 +108,24 @@ class Suspects:
         self, entry: InFlight, result: Result, verdict: Verdict, batch: int, alone: bool
     ) -> None:
         """A connection broke; judge it with judged, SUSPECT_SECONDS later at the earliest."""
-        self._breaks[entry] = Break(self._scheduler.time(), result, verdict, batch, alone)
+        now = self._scheduler.time()
+        self._breaks[entry] = each = Break(now, result, verdict, batch, alone)
+        # The refusal of one connection may be heard of before the end of another.
+        if now - self._gone_at <= SUSPECT_SECONDS:
+            self._suspect(entry, each)
 
     def app_is_gone(self) -> None:
         """The application was refused."""
-        since = self._scheduler.time() - SUSPECT_SECONDS
+        self._gone_at = self._scheduler.time()
+        since = self._gone_at - SUSPECT_SECONDS
         self._forget_who_left()
         for entry, each in self._breaks.items():
             if each.at >= since and not each.app_gone:
-                each.app_gone = True
-                self._suspicions[entry] = self._suspicions.get(entry, 0) + 1
+                self._suspect(entry, each)
+
+    def _suspect(self, entry: InFlight, broke: Break) -> None:
+        broke.app_gone = True
+        self._suspicions[entry] = self._suspicions.get(entry, 0) + 1
 
     def judged(self, entry: InFlight) -> Break | None:
         """The break that was not judged yet, if there is one."""
