@@ -65,8 +65,14 @@ def retry_topic_problems(settings: Settings) -> Iterator[Problem]:
 
 
 def _reader(settings: Settings, route: RouteSettings, name: str) -> int | None:
-    """Who reads it as a topic like any other; the route's own pattern may match it."""
+    """Who reads it as a topic like any other.
+
+    The route's own pattern may match it, and patterns of other groups leave it out (topics).
+    """
     for index, other in enumerate(settings.routes):
-        if name in (other.topics or ()) or (other is not route and other.reads(name)):
+        if name in (other.topics or ()):
+            return index
+        same_group = settings.group_of(other) == settings.group_of(route)
+        if other is not route and same_group and other.reads(name):
             return index
     return None

@@ -1,8 +1,8 @@
 """Dead letters that would come back: what a pattern leaves out, and the loops that are refused.
 
 Pure functions of the frozen tree. A pattern that matches a dead-letter topic, its own or another
-route's, does not read it: the client leaves it out (excluded). The other loops are refused at
-start.
+route's, or a retry topic of another group does not read it: the client leaves it out (excluded).
+The other loops are refused at start.
 
 Where they are left out: a member of the classic protocol matches the pattern itself, and the leader
 of the group leaves out the same topics for all its members. So what another route of the same group
@@ -25,8 +25,11 @@ def excluded(settings: Settings, route: RouteSettings) -> list[str]:
     """The topics that the route's pattern matches and that it must not read."""
     if route.pattern is None:
         return []
-    parked = {topic for other in settings.routes if (topic := _parked(other)) is not None}
-    return sorted(topic for topic in parked if route.reads(topic))
+    written = {topic for other in settings.routes if (topic := _parked(other)) is not None}
+    for other in settings.routes:
+        if settings.group_of(other) != settings.group_of(route):
+            written.update(topic.name for topic in settings.retry_topics(other))
+    return sorted(topic for topic in written if route.reads(topic))
 
 
 def _parked(route: RouteSettings) -> str | None:
@@ -91,7 +94,7 @@ def _broker_matched_problems(settings: Settings) -> Iterator[Problem]:
         for topic in excluded(settings, route):
             yield Problem(
                 f"routes[{index}].pattern",
-                f"matches {topic!r}, where dead letters are written, and with group.protocol:"
+                f"matches {topic!r}, where dead letters or retries are written, and with group.protocol:"
                 " consumer the broker matches it, which can leave nothing out: choose another"
                 " name for that topic, or group.protocol: classic",
             )

@@ -186,7 +186,7 @@ def test_a_second_member_shares_what_waits(
         what = config(
             kafka.bootstrap_servers,
             group,
-            [route(name, app.port, retry=tiers(9, max_attempts=1))],
+            [route(name, app.port, retry=tiers(9, max_attempts=1), max_parked_in_a_row=40)],
             **QUICK,
         )
         first = scene.sidecar(what)

@@ -8,6 +8,7 @@ import pytest
 
 from sidecar.errors import ConfigError
 from sidecar.settings import Settings, load_settings
+from sidecar.settings.topics import excluded
 
 KAFKA = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "billing"}
 ROUTE = {"topics": ["orders"], "target": "http://127.0.0.1:8080/"}
@@ -85,7 +86,10 @@ OTHER = {"name": "other", "group_id": "other"}
             "routes[0].retry.topics[0]: the topic 'dead' is routes[0].dead_letter.topic as well",
         ),
         (
-            [{"retry": TIERS}, {**OTHER, "topics": None, "pattern": "^.*retry.60s"}],
+            [
+                {"retry": TIERS},
+                {**OTHER, "topics": None, "pattern": "^.*retry.60s", "group_id": "billing"},
+            ],
             f"routes[0].retry.topics[0]: the topic {NAMES[1]!r} is read by routes[1]",
         ),
         (
@@ -114,3 +118,9 @@ def test_topics_that_are_in_each_others_way_are_refused(
 ) -> None:
     """DLQ-6: nobody swallows retries, and nothing goes round in circles."""
     assert told(*routes).startswith(said)
+
+
+def test_the_pattern_of_another_group_leaves_retry_topics_out() -> None:
+    tree = load({"retry": TIERS}, {**OTHER, "topics": None, "pattern": "^.*"})
+    assert excluded(tree, tree.routes[1]) == sorted(NAMES)
+    assert excluded(tree, tree.routes[0]) == []

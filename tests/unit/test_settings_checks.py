@@ -155,7 +155,7 @@ def test_dead_letters_may_be_read_by_name_in_another_group() -> None:
 def test_a_pattern_that_the_broker_matches_can_leave_nothing_out() -> None:
     line = told(PATTERN, kafka={**KAFKA, "group.protocol": "consumer"})
     assert line.startswith(
-        "routes[0].pattern: matches 'orders.dlq', where dead letters are written"
+        "routes[0].pattern: matches 'orders.dlq', where dead letters or retries are"
     )
 
 
