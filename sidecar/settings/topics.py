@@ -94,7 +94,7 @@ def _broker_matched_problems(settings: Settings) -> Iterator[Problem]:
         for topic in excluded(settings, route):
             yield Problem(
                 f"routes[{index}].pattern",
-                f"matches {topic!r}, where dead letters or retries are written, and with group.protocol:"
-                " consumer the broker matches it, which can leave nothing out: choose another"
+                f"matches {topic!r}, where dead letters or retries are written, and with"
+                " group.protocol: consumer the broker matches it, which can leave nothing out: choose another"
                 " name for that topic, or group.protocol: classic",
             )
