@@ -181,8 +181,8 @@ def one_refused(
 ) -> Line:
     """One record is always answered 503, one 403; and the same without them.
 
-    The application's delay sets the pace, so that a busy machine does not. A trickle goes on
-    behind: as long as nothing else is delivered, such answers are an outage and charge nobody.
+    The application's delay sets the pace, so that a busy machine does not. A trickle goes on:
+    as long as nothing else is delivered, such answers are an outage and charge nobody.
     """
     name = "one-refused"
     without = _seconds_for(kafka, directory, name, good)
@@ -358,7 +358,8 @@ def killed_while_parking(
         attempts = {"max_attempts": 2, "initial_backoff_seconds": 0.05}
 
         def start() -> Sidecar:
-            what = at.config(retry=attempts, kafka=quick)
+            # What is left at the end of a round are bad ones alone.
+            what = at.config(retry=attempts, max_parked_in_a_row=per_round, kafka=quick)
             return at.scene.sidecar({**what, "commit_interval_seconds": 0.1})
 
         sidecar = start()

@@ -310,12 +310,11 @@ def members(kafka: KafkaOperations, group: str) -> int:
 
 
 def _both_work(*journals: Journal) -> bool:
+    """Whether each application gets records of some partitions, together of all, none twice."""
     for journal in journals:
         journal.refresh()
-    return all(
-        len({n % PARTITIONS for n in sorted(journal.arrivals)[-60:]}) == PARTITIONS // 2
-        for journal in journals
-    )
+    recent = [{n % PARTITIONS for n in sorted(journal.arrivals)[-60:]} for journal in journals]
+    return all(recent) and sum(map(len, recent)) == PARTITIONS == len(set().union(*recent))
 
 
 def _more_than(journal: Journal, arrivals: int) -> bool:
