@@ -296,7 +296,7 @@ class Failures:
             self._dispose(entry, result, reason)
         elif entry.record.tier > 0:  # it was counted when it left its own topic
             self._owner.retry_later(entry)
-        elif self.may_park:
+        elif self.may_park():
             self.parked_in_a_row += 1
             self._owner.retry_later(entry)
         else:
@@ -332,7 +332,7 @@ class Failures:
         if reason == APP_DROP and on_exhausted is not OnExhausted.PARK:
             on_exhausted = OnExhausted.DROP  # nothing is exhausted: the application has decided
         match on_exhausted:
-            case OnExhausted.PARK if self._leaving or self.may_park:
+            case OnExhausted.PARK if self._leaving or self.may_park():
                 self._park(entry, result, reason)
             case OnExhausted.PARK:
                 self._wait_to_be_parked(entry, result, reason)
@@ -360,7 +360,6 @@ class Failures:
 
     # --- parking ------------------------------------------------------------------------------
 
-    @property
     def may_park(self) -> bool:
         """Whether one more may be given to be parked, or moved to a retry topic."""
         return self.parked_in_a_row < self._settings.max_parked_in_a_row
@@ -400,7 +399,7 @@ class Failures:
     def excuse(self) -> None:
         """As many may be parked again."""
         self.parked_in_a_row = 0
-        while self._held_back and self.may_park:
+        while self._held_back and self.may_park():
             self._park(*self._held_back.popleft())
         if self._through is not None:
             self._wait_to_let_through()

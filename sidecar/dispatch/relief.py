@@ -128,7 +128,7 @@ class Relief:
     def _relieve(self, entry: InFlight) -> bool:
         """False if that would be one too many, or it neither executes nor waits."""
         counters = self._counters
-        if counters.relieved + 1 > counters.received * MOST_SHARE or not self._failures.may_park:
+        if counters.relieved + 1 > counters.received * MOST_SHARE or not self._failures.may_park():
             return False
         if not self._take_out(entry):
             return False
