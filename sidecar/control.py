@@ -6,8 +6,6 @@ process ends.
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable, Sequence
 
 from sidecar import logs
@@ -24,13 +22,10 @@ class Operations:
     def __init__(
         self,
         verticals: Sequence[Vertical],
-        loop: asyncio.AbstractEventLoop,
         stop: Callable[[], None],
     ) -> None:
         self._routes = {vertical.route.settings.name: vertical.route for vertical in verticals}
-        self._by_hand = {
-            name: ByHand(route, loop.time, time.time) for name, route in self._routes.items()
-        }
+        self._by_hand = {name: ByHand(route) for name, route in self._routes.items()}
         self._stop = stop
         self._stopping = False
 

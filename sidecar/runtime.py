@@ -82,7 +82,7 @@ class Runtime:
         self.routes: Final = [vertical.route for vertical in verticals]
         self._running = set(self.routes)
         self.overview: Final = Overview(verticals, self._loop, self._drained)
-        control = Operations(verticals, self._loop, lambda: self.stop("asked to drain"))
+        control = Operations(verticals, lambda: self.stop("asked to drain"))
         self._admin = AdminServer(settings.admin, self.overview, control, failed=self.fail)
 
     async def run(self) -> int:

@@ -55,7 +55,7 @@ class Change:
     def of_route(self, name: str, what: str, act: Callable[[], T], read: Callable[..., Any]) -> T:
         """Carry out act; read tells from a RouteStatus what there is to see before and after."""
         before = find_route(self.view, name)
-        self._check_match(before)
+        self.check_match(before)
         done = act()
         after = find_route(self.view, name)
         self._response.headers["etag"] = etag(after)
@@ -77,7 +77,8 @@ class Change:
             },
         )
 
-    def _check_match(self, route: RouteStatus) -> None:
+    def check_match(self, route: RouteStatus) -> None:
+        """Raises 412 where the one who asks has read an older state of the route."""
         if self._if_match is None:
             return
         tags = {tag.strip() for tag in self._if_match.split(",")}

@@ -190,7 +190,7 @@ async def treat_record(
 
     404 if it is not in flight here; 409 with the reason where it cannot be done.
     """
-    find_route(change.view, name)
+    change.check_match(find_route(change.view, name))
     was = change.control.treat_record(name, action, topic, partition, offset)
     change.tell(f"record {topic}/{partition}/{offset} of route {name}", was, action)
     return RecordTreated(name, topic, partition, offset, action, was)

@@ -19,6 +19,7 @@ from sidecar.errors import ConfigError, Problem, SidecarError
 
 DEFAULT_SOCKET: Final = "/run/sidecar/admin.sock"
 DEFAULT_PORT: Final = "8090"
+TOKEN_VARIABLE: Final = "SIDECAR_ADMIN__TOKEN"  # noqa: S105 - a name
 ANSWER_SECONDS: Final = 10.0
 
 
@@ -44,7 +45,7 @@ def add_client_arguments(parser: ArgumentParser) -> None:
         "--url", metavar="URL", help=f"or its address (http://127.0.0.1:{DEFAULT_PORT})"
     )
     group.add_argument(
-        "--token-file", metavar="FILE", help="token for changes by --url; or SIDECAR_ADMIN__TOKEN"
+        "--token-file", metavar="FILE", help=f"token for changes by --url; or {TOKEN_VARIABLE}"
     )
     parser.add_argument("--json", action="store_true", help="print JSON as the API gives it")
 
@@ -108,14 +109,15 @@ class Client:
         if self._socket is not None:
             return _OverUnix(self._socket, timeout)
         url = self._url or ""
-        parts = urlsplit(url if "//" in url else f"http://{url}")
         try:
-            host, port = parts.hostname, parts.port
+            parts = urlsplit(url if "//" in url else f"http://{url}")
+            scheme, host, port = parts.scheme, parts.hostname or "", parts.port
+            host.encode("idna")  # as it is asked for
         except ValueError:
-            host, port = None, None
-        if parts.scheme not in ("http", "https") or not host:
+            scheme, host, port = "", "", None
+        if scheme not in ("http", "https") or not host:
             raise ConfigError([Problem("--url", f"is no http://host:port: {url}")])
-        if parts.scheme == "https":
+        if scheme == "https":
             return http.client.HTTPSConnection(host, port, timeout=timeout)
         return http.client.HTTPConnection(host, port, timeout=timeout)
 
@@ -140,11 +142,16 @@ def _reason(error: BaseException) -> str:
 
 def _token(file: str | None) -> str | None:
     if file is None:
-        return os.environ.get("SIDECAR_ADMIN__TOKEN") or None
-    try:
-        token = Path(file).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([Problem("--token-file", _reason(error))]) from None
-    if not token.isprintable() or not token:
-        raise ConfigError([Problem("--token-file", "holds no token")])
+        where, given = TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE)
+        if not given:
+            return None
+    else:
+        where = "--token-file"
+        try:
+            given = Path(file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError([Problem(where, _reason(error))]) from None
+    token = given.strip()
+    if not token.isascii() or not token.isprintable() or not token:
+        raise ConfigError([Problem(where, "holds no token")])
     return token

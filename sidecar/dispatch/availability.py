@@ -116,7 +116,9 @@ class Availability:
             now, breaker.down_since, reached
         ):
             self._owner.leave_group()
-        elif membership.left_at is not None and membership.should_return(now, reached):
+        elif membership.left_at is not None and membership.should_return(
+            now, reached, breaker.state is State.UP
+        ):
             self._owner.return_to_group()
         if error is not None:
             self._failed(error)

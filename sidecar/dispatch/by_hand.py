@@ -11,7 +11,6 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import chain
 from typing import NamedTuple
 
@@ -19,7 +18,6 @@ from sidecar.core.ledger import InFlight
 from sidecar.dispatch.route import Phase, Route
 from sidecar.errors import Conflict, NotFound
 from sidecar.model import Guarantee, Record, ReturnedRecord
-from sidecar.ports import Story
 from sidecar.status import RecordAction, RecordPlace
 
 REASON = "by_hand"
@@ -45,14 +43,10 @@ class Coordinates(NamedTuple):
 
 
 class ByHand:
-    """See the module. wall_clock: Unix seconds."""
+    """See the module."""
 
-    def __init__(
-        self, route: Route, now: Callable[[], float], wall_clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, route: Route) -> None:
         self._route = route
-        self._now = now
-        self._wall_clock = wall_clock
         self._keeps = route.settings.guarantee is Guarantee.AT_LEAST_ONCE
 
     def do(self, action: RecordAction, where: Coordinates) -> RecordPlace:
@@ -62,7 +56,7 @@ class ByHand:
         self._take(entry, place)
         match action:
             case RecordAction.PARK:
-                self._route.parker.write(entry, self._story(entry))
+                self._route.parker.park_by_hand(entry, REASON, "an operator parked it")
             case RecordAction.DROP:
                 self._route.counters.dropped += 1
                 self._route.settle(entry)
@@ -99,9 +93,12 @@ class ByHand:
             )
         if place is RecordPlace.PARKING:
             if action is RecordAction.PARK:
-                raise Conflict(f"{record} is being parked already; the write repeats by itself")
+                raise Conflict(
+                    f"{record} is being parked already, or moved to a retry topic; the write"
+                    " repeats by itself"
+                )
             if route.parker.is_writing(entry):
-                raise Conflict(f"{record} is being written to the dead-letter topic at this moment")
+                raise Conflict(f"{record} is being written to its topic at this moment")
             if action is RecordAction.RETRY and not self._keeps:
                 raise Conflict(f"{record} may have been processed; at_most_once sends it no more")
         if action is RecordAction.RETRY and entry in route.failures.held_back:
@@ -133,16 +130,3 @@ class ByHand:
         """Cut its request. What travelled with it goes again, and nobody is charged."""
         others = [each for each in self._route.cancel(entry) if each is not entry]
         self._route.ready.put_back(others)
-
-    def _story(self, entry: InFlight) -> Story:
-        now = self._wall_clock()
-        ago = self._now() - entry.first_try_at if entry.tries else 0.0
-        return Story(
-            reason=REASON,
-            detail="an operator parked it",
-            status=None,
-            attempts=entry.record.attempts + entry.tries,
-            first_attempt_at=now - ago,
-            last_attempt_at=now,
-            answer=b"",
-        )

@@ -5,8 +5,9 @@ the application, waits out a backoff, goes back to Kafka, or is disposed of as o
 
 Invariants:
 * An outage counts no attempt. One record that fails while others are delivered is no outage.
-* Since the last delivery at most max_parked_in_a_row records were given to be parked. Further ones
-  wait, uncharged, to be tried again; in at_most_once, which may not send them again, to be parked.
+* Since the last delivery at most max_parked_in_a_row records were given to be parked, or to be
+  moved to a retry topic. Further ones wait, uncharged, to be tried again; in at_most_once, which
+  may not send them again, to be parked.
 * at_most_once sends again only what certainly was not processed.
 * A connection that broke is judged a second later: see suspects.
 * What a batch failed at is no record's own fault: nobody is charged, and nobody is disposed of;
@@ -64,7 +65,7 @@ class Owner(Protocol):
     def has_later(self, entry: InFlight) -> bool:
         """Whether there is a retry topic for it."""
 
-    def retry_later(self, entry: InFlight) -> None:
+    def retry_later(self, entry: InFlight) -> object:
         """Move it to its next retry topic."""
 
     def settle(self, entry: InFlight) -> None:
@@ -152,7 +153,8 @@ class Failures:
         self.last = ""  # what the last attempt that failed came to
         self.concurrency: Final = Concurrency()
         self._answered = 0  # records that were answered and not delivered
-        self.parked_in_a_row = 0  # given to be parked since the last delivery
+        # Given to be parked, or moved to a retry topic, since the last delivery.
+        self.parked_in_a_row = 0
         self._held_back: deque[HeldBack] = deque()
         self._through: Timer | None = None  # when one of them is let through
         self._leaving = False  # at_most_once: what fails from now on cannot wait
@@ -294,7 +296,7 @@ class Failures:
             self._dispose(entry, result, reason)
         elif entry.record.tier > 0:  # it was counted when it left its own topic
             self._owner.retry_later(entry)
-        elif self._may_park():
+        elif self.may_park():
             self.parked_in_a_row += 1
             self._owner.retry_later(entry)
         else:
@@ -330,7 +332,7 @@ class Failures:
         if reason == APP_DROP and on_exhausted is not OnExhausted.PARK:
             on_exhausted = OnExhausted.DROP  # nothing is exhausted: the application has decided
         match on_exhausted:
-            case OnExhausted.PARK if self._leaving or self._may_park():
+            case OnExhausted.PARK if self._leaving or self.may_park():
                 self._park(entry, result, reason)
             case OnExhausted.PARK:
                 self._wait_to_be_parked(entry, result, reason)
@@ -358,7 +360,8 @@ class Failures:
 
     # --- parking ------------------------------------------------------------------------------
 
-    def _may_park(self) -> bool:
+    def may_park(self) -> bool:
+        """Whether one more may be given to be parked, or moved to a retry topic."""
         return self.parked_in_a_row < self._settings.max_parked_in_a_row
 
     def _park(self, entry: InFlight, result: Result, reason: str) -> None:
@@ -396,7 +399,7 @@ class Failures:
     def excuse(self) -> None:
         """As many may be parked again."""
         self.parked_in_a_row = 0
-        while self._held_back and self._may_park():
+        while self._held_back and self.may_park():
             self._park(*self._held_back.popleft())
         if self._through is not None:
             self._wait_to_let_through()

@@ -73,21 +73,24 @@ class Parker:
         return iter(self._entries)
 
     def park(self, entry: InFlight, result: Result, reason: str) -> None:
-        record = entry.record
+        answer = result if isinstance(result, Answer) else None
+        self._park(entry, reason, describe(result), answer)
+
+    def park_by_hand(self, entry: InFlight, reason: str, detail: str) -> None:
+        """Whatever came of its attempts, if there were any."""
+        self._park(entry, reason, detail, None)
+
+    def _park(self, entry: InFlight, reason: str, detail: str, answer: Answer | None) -> None:
+        parking, record = self._the_parking, entry.record
         story = Story(
             reason=reason,
-            detail=describe(result),
-            status=result.status if isinstance(result, Answer) else None,
+            detail=detail,
+            status=None if answer is None else answer.status,
             attempts=record.attempts + entry.tries,
             first_attempt_at=self._first_attempt_at(entry),
             last_attempt_at=self._wall_clock(),
-            answer=result.body if isinstance(result, Answer) else b"",
+            answer=b"" if answer is None else answer.body,
         )
-        self.write(entry, story)
-
-    def write(self, entry: InFlight, story: Story) -> None:
-        """Park the record with a story of its own."""
-        parking, record = self._the_parking, entry.record
         self._write(entry, _Write(lambda told: parking.park(record, story, told), self._parked), 1)
 
     def retry(self, entry: InFlight, topic: RetryTopic) -> None:
@@ -143,9 +146,11 @@ class Parker:
         return self._parking
 
     def _first_attempt_at(self, entry: InFlight) -> float:
-        """Unix seconds."""
+        """Unix seconds; now where there was none."""
         if entry.record.attempts > 0:
             return entry.record.first_attempt_ms / 1000
+        if not entry.tries:
+            return self._wall_clock()
         return self._wall_clock() - (self._scheduler.time() - entry.first_try_at)
 
     def _write(self, entry: InFlight, write: _Write, tries: int) -> None:

@@ -8,6 +8,7 @@ Invariants:
 * Only a record that is executing or waits out a backoff is moved; its request is cancelled first.
 * The time counts only while the application is there: an outage is nobody's fault.
 * No more than MOST_SHARE of the records received are moved. More are no stragglers, but the rule.
+* What is moved counts among what was parked in a row, and waits where that is too much already.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from sidecar.core.ledger import InFlight
 from sidecar.dispatch.counters import Counters
 from sidecar.dispatch.delays import Delays
 from sidecar.dispatch.executors import ExecutorPool
+from sidecar.dispatch.failures import Failures
 from sidecar.dispatch.offsets import PartitionState
-from sidecar.dispatch.parker import Parker
 from sidecar.logs import WithFields
 from sidecar.model import (
     Assignment,
@@ -48,6 +49,9 @@ class Owner(Protocol):
 
     def park(self, entry: InFlight, result: Result, reason: str) -> None: ...
 
+    def retry_later(self, entry: InFlight) -> RetryTopic:
+        """Move it to its next retry topic, or to the last one again."""
+
     def cancel(self, entry: InFlight) -> Sequence[InFlight]:
         """Cut the request that carries this record; the records it carried, if there is one."""
 
@@ -69,13 +73,12 @@ class Relief:
     __slots__ = (
         "_counters",
         "_delays",
+        "_failures",
         "_holders",
         "_log",
         "_owner",
-        "_parker",
         "_pool",
         "_ready",
-        "_retry_topics",
         "_settings",
     )
 
@@ -83,23 +86,21 @@ class Relief:
         self,
         owner: Owner,
         settings: RouteSettings,
-        retry_topics: Sequence[RetryTopic],
         *,
         counters: Counters,
+        failures: Failures,
         pool: ExecutorPool[Any],
         delays: Delays,
         ready: Buffer,
-        parker: Parker,
         log: WithFields,
     ) -> None:
         self._owner: Final = owner
         self._settings: Final = settings
-        self._retry_topics: Final = retry_topics
         self._counters: Final = counters
+        self._failures: Final = failures
         self._pool: Final = pool
         self._delays: Final = delays
         self._ready: Final = ready
-        self._parker: Final = parker
         self._log: Final = log
         # Who holds the watermark, and since when.
         self._holders: dict[Assignment, tuple[InFlight, float]] = {}
@@ -127,19 +128,20 @@ class Relief:
     def _relieve(self, entry: InFlight) -> bool:
         """False if that would be one too many, or it neither executes nor waits."""
         counters = self._counters
-        if counters.relieved + 1 > counters.received * MOST_SHARE or not self._take_out(entry):
+        if counters.relieved + 1 > counters.received * MOST_SHARE or not self._failures.may_park():
+            return False
+        if not self._take_out(entry):
             return False
         counters.relieved += 1
+        self._failures.parked_in_a_row += 1
         seconds = self._settings.relieve_after_seconds
         told = f"it held the watermark for {seconds:g} s while what lies behind it is done"
         if self._settings.relieve_by is RelieveBy.PARK:
             self._log.warning("relieved %s: %s; it is parked", entry.record, told)
             self._owner.park(entry, Failed(FailureKind.TIMEOUT, told), RELIEVED)
         else:
-            tier = min(entry.record.tier + 1, len(self._retry_topics) - 1)
-            topic = self._retry_topics[tier]
+            topic = self._owner.retry_later(entry)
             self._log.warning("relieved %s: %s; it goes to %s", entry.record, told, topic.name)
-            self._parker.retry(entry, topic)
         return True
 
     def _take_out(self, entry: InFlight) -> bool:

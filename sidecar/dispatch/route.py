@@ -203,12 +203,11 @@ class Route:
             self._relief = Relief(
                 self,
                 settings,
-                retry_topics,
                 counters=self.counters,
+                failures=self.failures,
                 pool=self._pool,
                 delays=self._delays,
                 ready=self._ready,
-                parker=self._parker,
                 log=self._log,
             )
         self.pace: Final[Pace[Any]] = Pace(
@@ -643,6 +642,7 @@ class Route:
     # --- leaving ------------------------------------------------------------------------------
 
     def park(self, entry: InFlight, result: Result, reason: str) -> None:
+        self._calm = False  # the next delivery ends the row
         self._parker.park(entry, result, reason)
 
     def _parked(self, entry: InFlight) -> None:
@@ -652,8 +652,12 @@ class Route:
     def has_later(self, entry: InFlight) -> bool:
         return entry.record.tier + 1 < len(self.retry_topics)
 
-    def retry_later(self, entry: InFlight) -> None:
-        self._parker.retry(entry, self.retry_topics[entry.record.tier + 1])
+    def retry_later(self, entry: InFlight) -> RetryTopic:
+        self._calm = False
+        tier = min(entry.record.tier + 1, len(self.retry_topics) - 1)
+        topic = self.retry_topics[tier]
+        self._parker.retry(entry, topic)
+        return topic
 
     def _retried(self, entry: InFlight) -> None:
         self.counters.retried_later += 1

@@ -24,7 +24,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ClusterMetadata
 from sidecar.core.findings import Finding, fail, ok, warn
 from sidecar.kafka.client_config import client_config, consumer_config
 from sidecar.kafka.dead_letter_check import dead_letter_findings
-from sidecar.kafka.errors import WAYS_OUT
+from sidecar.kafka.errors import WAYS_OUT, refused_config
 from sidecar.kafka.retry_topics import PARTITIONS, topic_config
 from sidecar.model import RetryTopic
 from sidecar.settings import RouteSettings, Settings
@@ -57,7 +57,10 @@ class _Check:
         self._trouble: list[KafkaError] = []
         # The binding's stubs know no callbacks in the configuration.
         config: dict[str, Any] = {**client_config(settings), "error_cb": self._trouble.append}
-        self._admin = AdminClient({**config, "log_level": 0})
+        try:
+            self._admin = AdminClient({**config, "log_level": 0})
+        except KafkaException as error:
+            raise refused_config(error) from error
         self._partitions: dict[str, int] = {}
 
     def findings(self) -> Iterator[Finding]:

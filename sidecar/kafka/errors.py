@@ -11,7 +11,14 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from sidecar.errors import CommitFailed, CommitUnknown, FatalSource, SourceError
+from sidecar.errors import (
+    CommitFailed,
+    CommitUnknown,
+    ConfigError,
+    FatalSource,
+    Problem,
+    SourceError,
+)
 
 # Left out on purpose: REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR are also
 # what a broker answers when it has appended the commit and could not confirm its replication.
@@ -70,6 +77,11 @@ def kafka_error(error: KafkaException) -> KafkaError:
     carried = error.args[0]
     assert isinstance(carried, KafkaError)
     return carried
+
+
+def refused_config(error: KafkaException) -> ConfigError:
+    """A client that cannot be made: librdkafka alone could tell."""
+    return ConfigError([Problem("kafka", describe(kafka_error(error)))])
 
 
 def describe(error: KafkaError) -> str:

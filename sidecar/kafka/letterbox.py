@@ -31,7 +31,7 @@ from sidecar.errors import ConfigError, Problem, SidecarError, SourceError
 from sidecar.kafka.client_config import client_config
 from sidecar.kafka.client_log import ClientLog
 from sidecar.kafka.dead_letter_check import offsets_kept_ms
-from sidecar.kafka.errors import WAYS_OUT, describe, kafka_error, source_error
+from sidecar.kafka.errors import WAYS_OUT, describe, kafka_error, refused_config, source_error
 from sidecar.kafka.messages import MessageError, read_messages
 from sidecar.kafka.offsets import text
 from sidecar.model import UNREADABLE_HEADERS, Partition
@@ -77,8 +77,11 @@ class Letterbox:
         connection.pop("topic.blacklist", None)
         # The binding's stubs know no callbacks in the configuration.
         self._connection: dict[str, Any] = {**connection, "error_cb": self.trouble.append}
-        self.admin: Final = AdminClient({**self._connection, "log_level": 0})
-        self.consumer: Final = self._client("read_committed")
+        try:
+            self.admin: Final = AdminClient({**self._connection, "log_level": 0})
+            self.consumer: Final = self._client("read_committed")
+        except KafkaException as error:
+            raise refused_config(error) from error
         self._observer: Consumer | None = None
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._topic_id = ""

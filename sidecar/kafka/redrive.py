@@ -31,7 +31,6 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import NewTopic
 
 from sidecar.core.letters import REDRIVEN, Letter, Selection
 from sidecar.core.redrive_progress import NoRoom, RedriveProgress
@@ -41,7 +40,7 @@ from sidecar.kafka.client_config import producer_config
 from sidecar.kafka.client_log import ClientLog
 from sidecar.kafka.errors import describe, is_fatal, kafka_error
 from sidecar.kafka.letterbox import SECONDS, Letterbox
-from sidecar.kafka.retry_topics import PARTITIONS, topic_config
+from sidecar.kafka.retry_topics import new_topic
 from sidecar.model import Header, RetryTopic
 
 log = logging.getLogger(__name__)
@@ -135,6 +134,7 @@ class Redrive:
     def plan(self) -> Redriven:
         """What run would do now. Changes nothing."""
         plan = Redriven()
+        self._taken = 0
         for number in self._box.partitions():
             for letter in self._meant(number, self._box.progress(number), plan):
                 self._count(letter, plan)
@@ -147,6 +147,7 @@ class Redrive:
     def run(self) -> Redriven:
         """Send what is meant. Raises SidecarError; what was sent until then stays sent."""
         done = self._done
+        self._taken = 0
         numbers = self._box.partitions()
         if self.retry_topic is not None:
             self._retry_partitions = self._provide(self.retry_topic)
@@ -260,16 +261,13 @@ class Redrive:
             raise SidecarError(
                 f"retry topic {topic} does not exist: create it, or set retry.create_topics"
             )
-        wanted = NewTopic(
-            topic, num_partitions=PARTITIONS, config=topic_config(RetryTopic(topic, 0.0))
-        )
-        created = self._box.admin.create_topics([wanted])
+        created = self._box.admin.create_topics([new_topic(RetryTopic(topic, 0.0))])
         try:
             created[topic].result()
         except KafkaException as error:
             if kafka_error(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._box.failure(error, f"retry topic {topic}") from error
-        log.info("created the retry topic %s", topic)
+        log.info("made the retry topics %s", topic)
         deadline = monotonic() + SECONDS
         while not (found := self._partitions_of(topic)):
             if monotonic() > deadline:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from sidecar.core.retry_mark import RetryMark, read_mark
+from sidecar.logs import RateLimited
 from sidecar.model import Assignment, Partition, Record, RetryTopic, ReturnedRecord
 from sidecar.ports import Message, RecordSource
 
@@ -48,6 +49,7 @@ class RetryReader:
         self._source: Final = source
         self._wall_clock: Final = wall_clock
         self._tiers: Final = {topic.name: tier for tier, topic in enumerate(topics)}
+        self._repeating: Final = RateLimited(log)
         self._origins: Final[dict[Partition, Assignment]] = {}
         self._owned: set[Partition] = set()
         self._asleep: dict[Partition, int] = {}  # until when, Unix milliseconds
@@ -108,7 +110,9 @@ class RetryReader:
         size = len(key or b"") + len(value or b"")
         size += sum(len(name) + len(content or b"") for name, content in headers or ())
         if mark is None:
-            log.warning(
+            self._repeating.limited(
+                ("unmarked", assignment.partition),
+                logging.WARNING,
                 "%s/%d has no readable mark, somebody else wrote it: it is delivered as a record"
                 " of this topic",
                 assignment.partition,

@@ -49,6 +49,11 @@ def topic_config(topic: RetryTopic) -> dict[str, str]:
     return {"cleanup.policy": "delete", "retention.ms": str(round(kept * 1000))}
 
 
+def new_topic(topic: RetryTopic) -> NewTopic:
+    """As whoever finds it missing makes it."""
+    return NewTopic(topic.name, PARTITIONS, replication_factor=-1, config=topic_config(topic))
+
+
 class RetryTopicMaker:
     """config is librdkafka's, for any client."""
 
@@ -74,13 +79,17 @@ class RetryTopicMaker:
 
     def _run(self, caller: threading.Thread) -> None:
         told = ""
-        admin = AdminClient(self._config)
+        try:
+            admin = AdminClient(self._config)
+        except KafkaException:
+            return  # the consumer, made of the same and right afterwards, tells what is wrong
+        pause = look = _LOOK_SECONDS
         while caller.is_alive():
             try:
                 if not (missing := self._missing(admin)):
                     return
                 self._make(admin, missing)
-                pause = _LOOK_SECONDS
+                pause, look = look, min(2 * look, _AGAIN_SECONDS)
             except KafkaException as error:
                 trouble = describe(kafka_error(error))
                 if trouble != told:
@@ -93,7 +102,7 @@ class RetryTopicMaker:
         topics = admin.list_topics(timeout=_REQUEST_SECONDS).topics
         known = {name for name, each in topics.items() if each.error is None}
         return [
-            NewTopic(topic.name, PARTITIONS, replication_factor=-1, config=topic_config(topic))
+            new_topic(topic)
             for topic in self._topics
             if topic.name not in known and topic.name not in self._refused
         ]
@@ -103,7 +112,7 @@ class RetryTopicMaker:
         if not new:
             return
         answers = admin.create_topics(new, request_timeout=_REQUEST_SECONDS)
-        made, refused, reason = [], [], ""
+        made, there, refused, reason = [], [], [], ""
         for name, answer in answers.items():
             try:
                 answer.result(2 * _REQUEST_SECONDS)
@@ -112,11 +121,13 @@ class RetryTopicMaker:
                 if code in _FINAL:
                     refused.append(name)
                     reason = describe(kafka_error(error))
-                elif code != KafkaError.TOPIC_ALREADY_EXISTS:
+                elif code == KafkaError.TOPIC_ALREADY_EXISTS:
+                    there.append(name)  # seen in a moment, or never, where that is not permitted
+                else:
                     raise
             else:
                 made.append(name)
-        self._made.update(made)
+        self._made.update(made, there)
         self._refused.update(refused)
         if made:
             log.info("made the retry topics %s", ", ".join(made))

@@ -23,10 +23,10 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as RawMessage
 
-from sidecar.errors import ConfigError, FatalSource, Problem, SourceError
+from sidecar.errors import FatalSource, SourceError
 from sidecar.kafka.client_log import ClientLog
 from sidecar.kafka.commit_requests import CommitRequests, Done
-from sidecar.kafka.errors import describe, is_fatal, kafka_error, source_error
+from sidecar.kafka.errors import describe, is_fatal, kafka_error, refused_config, source_error
 from sidecar.kafka.messages import MessageError, read_messages
 from sidecar.kafka.offsets import at, partition_of, partitions_of, plain, text
 from sidecar.kafka.topics import Topics
@@ -83,7 +83,7 @@ class KafkaSource:
             self._consumer = Consumer({**self._config, **callbacks}, logger=ClientLog())
             self._join()
         except KafkaException as error:
-            raise ConfigError([Problem("kafka", describe(kafka_error(error)))]) from error
+            raise refused_config(error) from error
 
     def _join(self) -> None:
         self._consumer.subscribe(

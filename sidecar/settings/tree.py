@@ -150,7 +150,8 @@ class RouteSettings(Section):
         default=20,
         ge=1,
         le=1_000_000,
-        description="records parked since the last delivery at most; further ones wait, and"
+        description="records parked, or moved to a retry topic, since the last delivery at most;"
+        " further ones wait, and"
         " intake is held until the app takes a record",
     )
     leave_after_held_seconds: Seconds = Field(

@@ -202,6 +202,8 @@ async def test_two_operators_do_not_overwrite_each_other_unseen(served: Served) 
     assert first.headers["etag"] != seen
     second = await served.change("PUT", path, {"count": 6}, if_match=seen)
     assert "read it again" in problem(second, 412)
+    record = "/v1/routes/orders/records/orders/0/17/park"
+    assert problem(await served.change("POST", record, if_match=seen), 412)
     assert second.headers["etag"] == first.headers["etag"]
     assert len(served.control.asked) == 1
     for tags in (f'"x", {first.headers["etag"]}', "*"):

@@ -38,7 +38,7 @@ def do(world: World, action: RecordAction, offset: int) -> RecordPlace:
 def refused(world: World, action: RecordAction, offset: int) -> str:
     member = only(world)
     before = member.route.in_flight
-    by_hand = ByHand(member.route, member.clock.time, world.wall_clock)
+    by_hand = ByHand(member.route)
     with pytest.raises((Conflict, NotFound)) as error:
         by_hand.do(action, Coordinates(TOPIC, 0, offset))
     assert member.route.in_flight == before

@@ -192,7 +192,20 @@ def test_who_cannot_be_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str
         code, out, err = call(["status", way], capsys)
         assert (code, out) == (1, "")
         assert "see that a sidecar runs there" in err
-    assert call(["status", "--url=ftp://x"], capsys)[0] == 2
+    for wrong in ("ftp://x", "http://[::1", "http://a..b:80", "http://h:x"):
+        code, out, err = call(["status", f"--url={wrong}"], capsys)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "is no http://host:port" in err
+
+
+@pytest.mark.parametrize(("token", "code"), [(f"{TOKEN}\n", 0), ("€", 2), ("a\nb", 2), (" ", 2)])
+def test_a_token_of_the_environment_is_one_or_is_refused(
+    token: str, code: int, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIDECAR_ADMIN__TOKEN", token)
+    got, _, err = ask("pause", by="url")
+    assert got == code
+    assert not code or "SIDECAR_ADMIN__TOKEN: holds no token" in err
 
 
 def test_the_socket_of_the_environment_is_found(

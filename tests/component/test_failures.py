@@ -556,6 +556,21 @@ def test_an_app_that_answers_and_takes_nothing_causes_no_storm_of_rebalances() -
     world.run_until(lambda: world.lag() == 0, limit=40.0)
 
 
+def test_whoever_resets_the_breaker_while_away_brings_the_member_back() -> None:
+    """Nothing else would: it gets no records, so nobody could find out that the app takes them."""
+    world = World(
+        partitions=2, leave_after_held_seconds=300.0, threshold=20, behave=lambda r: answer(401)
+    )
+    (sick,) = world.members
+    world.produce(50)
+    world.run_until(lambda: status_of(sick).state is RouteState.LEFT_GROUP, limit=400.0)
+    world.run(5.0)
+    world.behaviour = lambda request: answer()
+    assert sick.route.reset_breaker()
+    world.run_until(lambda: world.lag() == 0, limit=10.0)
+    assert status_of(sick).state is RouteState.RUNNING
+
+
 def test_zero_means_never() -> None:
     world = World(leave_after_held_seconds=0.0)
     (sick,) = world.members

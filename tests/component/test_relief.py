@@ -62,6 +62,24 @@ def test_parking_instead_is_a_choice() -> None:
     assert "held the watermark for 20 s" in story.detail
 
 
+def test_what_is_relieved_counts_among_those_that_are_parked_in_a_row() -> None:
+    """And a delivery ends the row, as it does for all others."""
+    world = stuck(
+        300,
+        *range(3),
+        on_exhausted=OnExhausted.PARK,
+        relieve_by=RelieveBy.PARK,
+        retry=RetrySettings(),
+        max_parked_in_a_row=1,
+    )
+    world.run(60.0)
+    counters = world.members[0].route.counters
+    assert counters.relieved == 1
+    world.produce(1)
+    world.run(5.0)
+    assert counters.relieved == 2
+
+
 def test_where_much_is_open_nobody_is_moved() -> None:
     """Neither where little lies behind it: then it holds nothing up."""
     for world in (stuck(50), stuck(200, *range(0, 200, 10), executors=32)):

@@ -11,7 +11,7 @@ from sidecar.core.retry_mark import RETRY_MARK, RetryMark, marked, read_mark
 from sidecar.dispatch.status import Now, partition_statuses, route_status
 from sidecar.model import OnExhausted, Partition
 from sidecar.settings import BatchSettings, RetrySettings, RetryTopicSettings
-from sidecar.status import CauseName
+from sidecar.status import CauseName, RecordAction, RecordPlace
 from tests.fakes.application import HANG, Reply, Request, answer
 from tests.fakes.engine import GROUP, TOPIC, World
 
@@ -244,3 +244,19 @@ def test_the_mark_is_what_lies_in_the_topic() -> None:
     assert mark is not None
     assert (mark.topic, mark.partition, mark.offset, mark.attempts) == (TOPIC, 0, 0, 2)
     assert world.broker.committed(GROUP, TOPIC).offset in (None, 0, 1)
+
+
+def test_parked_by_hand_a_record_that_came_back_tells_its_whole_story() -> None:
+    world = World(on_exhausted=OnExhausted.PARK, retry=tiers(5), behave=always(500), threshold=20)
+    world.produce(3)
+    member = world.members[0]
+    world.run_until(lambda: member.route.counters.retried_later == 1)
+    member.route.pause()
+    world.run_until(lambda: member.route.startable == 1, limit=10.0)
+    (entry,) = member.route.ready.entries()
+    assert member.treat_by_hand(RecordAction.PARK, entry.record) is RecordPlace.BUFFERED
+    world.run_until(lambda: bool(member.parking.stories))
+    (story,) = member.parking.stories
+    first = next(each for each in world.requests if each.offset == 0)
+    assert (story.reason, story.attempts) == ("by_hand", 2)
+    assert story.first_attempt_at == pytest.approx(1_700_000_000.0 + first.at, abs=0.001)

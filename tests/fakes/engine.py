@@ -256,7 +256,7 @@ class Member:
 
     def treat_by_hand(self, action: RecordAction, record: Record) -> RecordPlace | None:
         """As an operator asks for it; None where it is refused."""
-        by_hand = ByHand(self.route, self.clock.time, self.world.wall_clock)
+        by_hand = ByHand(self.route)
         where = Coordinates(record.topic, record.partition, record.offset)
         try:
             with self.world.judge.by_hand(record, action):

@@ -250,7 +250,7 @@ FAULTS: Final = [
     Fault("takes what a batch's answer names for done", ALO, batching, "failures_of", _none_named),
     Fault("charges an outage to the records", ALO, route, "classify", _charged),
     Fault("suspects nobody", ALO, Suspects, "app_is_gone", _nobody_is_suspected),
-    Fault("parks one more in a row", ALO, Failures, "_may_park", _one_more_in_a_row),
+    Fault("parks one more in a row", ALO, Failures, "may_park", _one_more_in_a_row),
     Fault(
         "opens for a trial without answer", ALO, Breaker, "unanswered", _any_end_of_a_trial_will_do
     ),

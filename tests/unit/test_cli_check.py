@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -128,3 +129,22 @@ def test_a_missing_app_is_told_with_the_way_out_and_exit_code_1(
 
 def test_a_finding_is_one_line() -> None:
     assert str(Finding(Grade.WARN, "x", "a\n  b")) == "warn  x: a b"
+
+
+@pytest.mark.parametrize("command", [["check"], ["dead-letters", "count"]])
+def test_what_only_the_client_can_refuse_is_one_line_and_exit_code_2(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "sidecar.yaml"
+    file.write_text(
+        "kafka: {bootstrap.servers: 127.0.0.1:1, group.id: g, security.protocol: SSL,"
+        f" ssl.ca.location: {file}}}\n"
+        "routes: [{topics: [orders], target: 'http://127.0.0.1:8080/',"
+        " dead_letter: {topic: dead}}]\n",
+        encoding="utf-8",
+    )
+    assert main([*command, "-c", str(file)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("sidecar: kafka: ")
+    assert "ssl.ca.location" in told
+    assert told.count("\n") == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from sidecar.control import Operations
@@ -12,9 +10,7 @@ from sidecar.errors import NotFound
 
 def test_a_second_drain_does_not_cut_the_first() -> None:
     stops: list[str] = []
-    loop = asyncio.new_event_loop()
-    operations = Operations([], loop, lambda: stops.append("stop"))
-    loop.close()
+    operations = Operations([], lambda: stops.append("stop"))
     operations.drain()
     operations.drain()
     assert stops == ["stop"]

@@ -128,3 +128,10 @@ def test_what_has_no_mark_is_a_record_of_the_retry_topic_and_due(
 def test_other_topics_are_passed_on_as_they_are(rig: Rig) -> None:
     messages = [message(PLAIN, 1, 5000.0), message(PLAIN, 2, 5000.0)]
     assert rig.reader.sort_out(messages) == (messages, ())
+
+
+def test_many_without_a_mark_are_one_line(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    for offset in range(50):
+        (due,) = rig.reader.sort_out([Message(FIRST, offset, 5, b"k", None, None)])[1]
+        rig.reader.record(Assignment(FIRST, 1), due)
+    assert caplog.text.count("has no readable mark") == 1
