@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from sidecar.core.buffer import Buffer
 from sidecar.core.ledger import InFlight
 from sidecar.dispatch.counters import Counters
 from sidecar.dispatch.delays import Delays
@@ -43,16 +42,10 @@ MOST_SHARE: Final = 0.02
 class Owner(Protocol):
     """The route, as far as relief is concerned."""
 
-    def goes_back(self, entry: InFlight) -> bool:
-        """Whether the record is left to another owner, or to the next start."""
-
     def park(self, entry: InFlight, result: Result, reason: str) -> None: ...
 
-    def cancel(self, entry: InFlight) -> Sequence[InFlight]:
-        """Cut the request that carries this record; the records it carried, if there is one."""
-
-    def leave(self, entry: InFlight) -> None:
-        """The record is not in flight any more, and not done."""
+    def cancel(self, entry: InFlight) -> bool:
+        """Cut the request that carries this record, if there is one."""
 
 
 def is_possible(settings: RouteSettings, retry_topics: Sequence[RetryTopic]) -> bool:
@@ -74,7 +67,6 @@ class Relief:
         "_owner",
         "_parker",
         "_pool",
-        "_ready",
         "_retry_topics",
         "_settings",
     )
@@ -88,7 +80,6 @@ class Relief:
         counters: Counters,
         pool: ExecutorPool[Any],
         delays: Delays,
-        ready: Buffer,
         parker: Parker,
         log: WithFields,
     ) -> None:
@@ -98,7 +89,6 @@ class Relief:
         self._counters: Final = counters
         self._pool: Final = pool
         self._delays: Final = delays
-        self._ready: Final = ready
         self._parker: Final = parker
         self._log: Final = log
         # Who holds the watermark, and since when.
@@ -127,7 +117,9 @@ class Relief:
     def _relieve(self, entry: InFlight) -> bool:
         """False if that would be one too many, or it neither executes nor waits."""
         counters = self._counters
-        if counters.relieved + 1 > counters.received * MOST_SHARE or not self._take_out(entry):
+        if counters.relieved + 1 > counters.received * MOST_SHARE or not (
+            self._owner.cancel(entry) or self._delays.remove(entry)
+        ):
             return False
         counters.relieved += 1
         seconds = self._settings.relieve_after_seconds
@@ -141,18 +133,6 @@ class Relief:
             self._log.warning("relieved %s: %s; it goes to %s", entry.record, told, topic.name)
             self._parker.retry(entry, topic)
         return True
-
-    def _take_out(self, entry: InFlight) -> bool:
-        together = self._owner.cancel(entry)
-        for other in together:
-            if other is entry:
-                continue
-            # Its request was cut through no fault of its own.
-            if self._owner.goes_back(other) or not other.record.assignment.live:
-                self._owner.leave(other)
-            else:
-                self._ready.put_back([other])
-        return bool(together) or self._delays.remove(entry)
 
 
 def _is_alone(state: PartitionState) -> bool:
