@@ -4,7 +4,7 @@ Pure: the results of probes go in, and whether to leave or to return comes out.
 
 Invariants:
 * A member that left stays away until a probe gets through; if answers held it, and not a refused
-  connection, at least as long as it had waited before leaving, unless the application is up.
+  connection, at least as long as it had waited before leaving, or until it takes a record.
 * A member that returned waits as long again before it leaves.
 """
 
@@ -41,14 +41,14 @@ class Membership:
     def should_return(self, now: float, reached: bool, up: bool = False) -> bool:
         """Asked with the result of every probe while away. True: it is back.
 
-        up: a delivery, or an operator, has told that the application takes records.
+        up: it took a record meanwhile, or an operator says that it does.
         """
         if self.left_at is None:
             return False
         if not reached:
             self._refused = True
             return False
-        if not up and not self._refused and now - self.left_at < self._leave_after:
+        if not (up or self._refused) and now - self.left_at < self._leave_after:
             return False
         self._refused = False
         self._returned_at = now

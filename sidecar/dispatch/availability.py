@@ -31,7 +31,7 @@ class Owner(Protocol):
         """A probe got through: dispatch may go on."""
 
     def app_is_gone(self, error: str) -> None:
-        """It was thought to be up, and a probe failed."""
+        """It was there once, and a probe failed."""
 
     def leave_group(self) -> None: ...
 
@@ -81,8 +81,9 @@ class Availability:
         self._probe()
 
     def watch(self) -> None:
-        """See to it that a probe is on its way while intake is held."""
-        if self._breaker.state in (State.WAITING, State.HELD):
+        """See to it that a probe is on its way while intake is held, or the group is left."""
+        held = self._breaker.state in (State.WAITING, State.HELD)
+        if held or self.membership.left_at is not None:
             self._probe_in(PROBE_SECONDS)
 
     def look_soon(self) -> None:
@@ -130,9 +131,9 @@ class Availability:
             self.look_soon()
 
     def _failed(self, error: str) -> None:
-        if self._breaker.state is State.UP:
-            self._owner.app_is_gone(error)
-            return
-        self._breaker.unreachable(error)
         if self._breaker.state is State.WAITING:
+            self._breaker.unreachable(error)
             self._repeating.limited("waiting", logging.WARNING, WAITING_TEXT, self._target, error)
+        else:
+            # Told while held, too: what it had on the wire may have broken only now.
+            self._owner.app_is_gone(error)

@@ -115,7 +115,7 @@ class ByHand:
     def _take(self, entry: InFlight, place: RecordPlace) -> None:
         match place:
             case RecordPlace.EXECUTING:
-                self._cancel(entry)
+                self._route.cancel(entry)
             case RecordPlace.DELAYED:
                 if not self._route.delays.remove(entry):
                     self._route.failures.release(entry)
@@ -125,8 +125,3 @@ class ByHand:
                 self._route.suspects.remove(entry)
             case RecordPlace.BUFFERED:
                 self._route.ready.remove(entry)
-
-    def _cancel(self, entry: InFlight) -> None:
-        """Cut its request. What travelled with it goes again, and nobody is charged."""
-        others = [each for each in self._route.cancel(entry) if each is not entry]
-        self._route.ready.put_back(others)

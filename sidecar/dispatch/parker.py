@@ -121,9 +121,6 @@ class Parker:
     def remove(self, entry: InFlight) -> None:
         """Forget one record that waits for its next write."""
         self._forget([entry])
-        if not self._entries:
-            self.failures = 0
-            self.last_error = ""
 
     def discard(self, assignment: Assignment) -> list[InFlight]:
         """Forget what is not confirmed of one assignment: its next owner parks it."""
@@ -138,6 +135,9 @@ class Parker:
             timer = self._entries.pop(entry)
             if timer is not None:
                 timer.cancel()
+        if not self._entries:
+            self.failures = 0
+            self.last_error = ""
         return entries
 
     @property

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from sidecar.core.buffer import Buffer
 from sidecar.core.ledger import InFlight
 from sidecar.dispatch.counters import Counters
 from sidecar.dispatch.delays import Delays
@@ -44,19 +43,13 @@ MOST_SHARE: Final = 0.02
 class Owner(Protocol):
     """The route, as far as relief is concerned."""
 
-    def goes_back(self, entry: InFlight) -> bool:
-        """Whether the record is left to another owner, or to the next start."""
-
     def park(self, entry: InFlight, result: Result, reason: str) -> None: ...
 
     def retry_later(self, entry: InFlight) -> RetryTopic:
         """Move it to its next retry topic, or to the last one again."""
 
-    def cancel(self, entry: InFlight) -> Sequence[InFlight]:
-        """Cut the request that carries this record; the records it carried, if there is one."""
-
-    def leave(self, entry: InFlight) -> None:
-        """The record is not in flight any more, and not done."""
+    def cancel(self, entry: InFlight) -> bool:
+        """Cut the request that carries this record, if there is one."""
 
 
 def is_possible(settings: RouteSettings, retry_topics: Sequence[RetryTopic]) -> bool:
@@ -78,7 +71,6 @@ class Relief:
         "_log",
         "_owner",
         "_pool",
-        "_ready",
         "_settings",
     )
 
@@ -91,7 +83,6 @@ class Relief:
         failures: Failures,
         pool: ExecutorPool[Any],
         delays: Delays,
-        ready: Buffer,
         log: WithFields,
     ) -> None:
         self._owner: Final = owner
@@ -100,7 +91,6 @@ class Relief:
         self._failures: Final = failures
         self._pool: Final = pool
         self._delays: Final = delays
-        self._ready: Final = ready
         self._log: Final = log
         # Who holds the watermark, and since when.
         self._holders: dict[Assignment, tuple[InFlight, float]] = {}
@@ -130,7 +120,7 @@ class Relief:
         counters = self._counters
         if counters.relieved + 1 > counters.received * MOST_SHARE or not self._failures.may_park():
             return False
-        if not self._take_out(entry):
+        if not (self._owner.cancel(entry) or self._delays.remove(entry)):
             return False
         counters.relieved += 1
         self._failures.parked_in_a_row += 1
@@ -143,18 +133,6 @@ class Relief:
             topic = self._owner.retry_later(entry)
             self._log.warning("relieved %s: %s; it goes to %s", entry.record, told, topic.name)
         return True
-
-    def _take_out(self, entry: InFlight) -> bool:
-        together = self._owner.cancel(entry)
-        for other in together:
-            if other is entry:
-                continue
-            # Its request was cut through no fault of its own.
-            if self._owner.goes_back(other) or not other.record.assignment.live:
-                self._owner.leave(other)
-            else:
-                self._ready.put_back([other])
-        return bool(together) or self._delays.remove(entry)
 
 
 def _is_alone(state: PartitionState) -> bool:

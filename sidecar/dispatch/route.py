@@ -207,7 +207,6 @@ class Route:
                 failures=self.failures,
                 pool=self._pool,
                 delays=self._delays,
-                ready=self._ready,
                 log=self._log,
             )
         self.pace: Final[Pace[Any]] = Pace(
@@ -353,12 +352,23 @@ class Route:
         """There may be something to take, or somebody to take it."""
         self._go_on()
 
-    def cancel(self, entry: InFlight) -> Sequence[InFlight]:
-        """Cut the request that carries this record; the records it carried, if there is one."""
+    def cancel(self, entry: InFlight) -> bool:
+        """Cut the request that carries this record, if there is one; it is the caller's then.
+
+        What travelled with it goes again, or back, and nobody is charged.
+        """
         cut = self._pool.cancel(entry)
+        again = []
         for each in cut:
             self._outages.cancelled(each)
-        return cut
+            if each is entry:
+                continue
+            if self._keeps and (self.goes_back(each) or not each.record.assignment.live):
+                self.leave(each)
+            else:
+                again.append(each)
+        self._ready.put_back(again)
+        return bool(cut)
 
     # --- from the fetch thread ----------------------------------------------------------------
 
@@ -624,7 +634,8 @@ class Route:
         self._places.starved = wanted
 
     def waits_again(self) -> None:
-        self._check_drained()
+        if self.phase is _DRAINING:
+            self._scheduler.call_soon(self._check_drained)  # its batch is not all buffered yet
 
     def goes_back(self, entry: InFlight) -> bool:
         if not self._keeps:

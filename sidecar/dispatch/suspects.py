@@ -186,7 +186,10 @@ class Suspects:
         entry = self._ready.take()
         if entry is None:
             entry = self._lane.take()
-        return entry if busy else self._start_alone(entry)
+        if not busy:
+            return self._start_alone(entry)
+        self._look()
+        return entry
 
     def _start_alone(self, entry: InFlight | None) -> InFlight | None:
         self._stop_timer()

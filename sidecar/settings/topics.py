@@ -95,6 +95,6 @@ def _broker_matched_problems(settings: Settings) -> Iterator[Problem]:
             yield Problem(
                 f"routes[{index}].pattern",
                 f"matches {topic!r}, where dead letters or retries are written, and with"
-                " group.protocol: consumer the broker matches it, which can leave nothing out: choose another"
-                " name for that topic, or group.protocol: classic",
+                " group.protocol: consumer the broker matches it, which can leave nothing out:"
+                " choose another name for that topic, or group.protocol: classic",
             )

@@ -184,6 +184,33 @@ def test_what_travelled_in_the_same_batch_goes_again() -> None:
     assert sum(world.judge.delivered[ORDERS, n] for n in (0, 1, 2, 4)) == 4
 
 
+def test_what_travelled_with_it_and_has_left_meanwhile_goes_back() -> None:
+    """Its partition is another member's: it is not sent again here."""
+    world = World(
+        partitions=2,
+        executors=1,
+        timeout_seconds=1000.0,
+        revoke_seconds=1.0,
+        batch=BatchSettings(max_records=4, max_wait_seconds=0.2),
+        behave=lambda r: HANG,
+    )
+    first = world.members[0]
+    for number in range(2):
+        world.produce(2, number)
+    world.run_until(lambda: first.route.executing == 4)
+    world.join()
+    world.run_until(lambda: len(first.owned) == 1)
+    world.run(2.0)
+    (kept,) = first.owned
+    entry = next(e for e in first.in_flight() if e.record.assignment.partition == kept)
+    assert first.treat_by_hand(DROP, entry.record) is RecordPlace.EXECUTING
+    world.behaviour = lambda r: answer()
+    world.run_until(lambda: first.route.executing == 1)
+    assert first.places.in_flight == 1
+    member = world.members[1]
+    world.run_until(lambda: len(member.app.executing) == 0 or member.route.executing == 2)
+
+
 def test_what_cannot_be_done_is_told_and_changes_nothing() -> None:
     assert "not in flight" in refused(stuck(RecordPlace.EXECUTING), PARK, 99)
     world = stuck(RecordPlace.EXECUTING, on_exhausted=OnExhausted.RETRY_FOREVER)

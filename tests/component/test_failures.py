@@ -14,12 +14,12 @@ from sidecar.core.commands import Leave
 from sidecar.core.ledger import InFlight
 from sidecar.dispatch.failures import LET_THROUGH_SECONDS
 from sidecar.dispatch.status import Now, route_status
-from sidecar.model import Failed, FailureKind, Guarantee, OnExhausted
+from sidecar.model import Failed, FailureKind, Guarantee, OnExhausted, Partition
 from sidecar.settings import BatchSettings, RetrySettings
 from sidecar.status import CauseName, RouteState, RouteStatus
-from tests.fakes.application import HANG, Reply, Request, answer
+from tests.fakes.application import HANG, RESET_WITH_OTHERS, Reply, Request, answer
 from tests.fakes.broker import Protocol
-from tests.fakes.engine import GROUP, Member, World
+from tests.fakes.engine import GROUP, TOPIC, Member, World
 
 QUICK: Final = RetrySettings(max_attempts=3, initial_backoff_seconds=0.1, max_backoff_seconds=0.2)
 AMO: Final = Guarantee.AT_MOST_ONCE
@@ -430,6 +430,52 @@ def test_suspects_go_with_their_partition() -> None:
     assert first.places.in_flight == 0
 
 
+@pytest.mark.parametrize("held_by", ["refusals", "answers"])
+def test_what_breaks_when_intake_is_held_already_is_charged_to_nobody(held_by: str) -> None:
+    """K8S-3: it listens no more, has requests on the wire for a while, and is killed then."""
+    world = World(
+        executors=16,
+        timeout_seconds=60.0,
+        on_exhausted=OnExhausted.PARK,
+        retry=RetrySettings(max_attempts=1),
+        behave=lambda r: HANG if r.offset < 8 else answer(401),
+    )
+    member = world.members[0]
+    world.produce(8)
+    world.run_until(lambda: len(member.app.executing) == 8)
+    member.app.up = held_by == "answers"
+    world.produce(3)
+    world.run_until(lambda: member.route.breaker.state is State.HELD)
+    world.run(3.0 if held_by == "refusals" else 0.6)
+    member.app.die(3.0)
+    world.run(2.5)
+    assert {entry.attempts for entry in outstanding(member)} == {0}
+    world.behaviour = lambda r: answer()
+    world.run_until(lambda: world.lag() == 0)
+    assert len(world.judge.delivered) == 11
+
+
+def test_a_suspect_that_was_the_trial_holds_up_nobody_afterwards() -> None:
+    """It was not alone: one request of before the outage still runs."""
+
+    def behave(request: Request) -> Reply:
+        if request.offset == 0:
+            return answer(seconds=20.0)
+        return Reply(0.3, RESET_WITH_OTHERS) if request.attempt == 1 else answer()
+
+    world = World(executors=4, timeout_seconds=30.0, behave=behave)
+    member = world.members[0]
+    world.produce(2)
+    world.run_until(lambda: len(member.app.executing) == 2)
+    world.scheduler.call_later(0.25, setattr, member.app, "up", False)
+    world.run_until(lambda: len(member.route.suspects) == 1)
+    member.app.up = True
+    world.run_until(lambda: member.route.breaker.state is State.UP)
+    world.behaviour = lambda r: answer()
+    world.produce(10)
+    world.run_until(lambda: len(world.judge.delivered) == 11, limit=0.5)
+
+
 # --- overload ---------------------------------------------------------------------------------
 
 
@@ -616,3 +662,35 @@ def test_who_returns_while_it_still_gives_up_joins_after_that() -> None:
         world.scheduler.advance(3.0)
     world.run_until(lambda: world.lag() == 0, limit=5.0)
     assert len(sick.owned) == 2
+
+
+def test_an_operator_brings_a_member_back_that_left() -> None:
+    """The application answers again, and only a trial could have told."""
+    world = World(leave_after_held_seconds=30.0, behave=lambda r: answer(401))
+    (sick,) = world.members
+    world.produce(10)
+    world.run_until(lambda: status_of(sick).state is RouteState.LEFT_GROUP)
+    world.run(2.0)
+    world.behaviour = lambda r: answer()
+    assert sick.route.reset_breaker()
+    world.run_until(lambda: world.lag() == 0, limit=5.0)
+
+
+def test_a_record_that_is_delivered_while_away_brings_the_member_back() -> None:
+    """at_most_once finishes what it has begun, whoever has the partition."""
+    world = World(
+        guarantee=AMO,
+        executors=8,
+        max_parked_in_a_row=2,
+        timeout_seconds=100.0,
+        on_exhausted=OnExhausted.PARK,
+        leave_after_held_seconds=10.0,
+        behave=lambda r: answer(seconds=14.0) if r.offset == 0 else answer(500),
+    )
+    (sick,) = world.members
+    world.produce(100)
+    world.run_until(lambda: status_of(sick).state is RouteState.LEFT_GROUP)
+    world.behaviour = lambda r: answer()
+    world.run_until(lambda: (Partition(TOPIC, 0), 0) in world.judge.delivered)
+    world.run_until(lambda: len(sick.owned) == 1, limit=5.0)
+    world.run_until(lambda: world.lag() == 0)

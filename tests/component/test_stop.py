@@ -9,6 +9,7 @@ import pytest
 from sidecar.dispatch.route import Phase
 from sidecar.errors import FatalSource
 from sidecar.model import Guarantee, OnExhausted
+from sidecar.settings import BatchSettings
 from tests.fakes.application import HANG, answer
 from tests.fakes.engine import GROUP, World
 
@@ -226,3 +227,25 @@ def test_a_drain_in_at_most_once_does_not_wait_for_an_application_that_is_away()
     member.drain(cut_after=20.0)
     world.run_until(lambda: not world.running, limit=1.0)
     assert sorted(r.offset for r in member.route.lost_records) == list(range(committed))
+
+
+def test_a_batch_that_is_refused_in_a_drain_is_lost_as_a_whole_and_named() -> None:
+    """K8S-3: the application has got the signal as well, and ends first."""
+    world = World(
+        guarantee=AMO,
+        threshold=100,
+        executors=1,
+        batch=BatchSettings(max_records=5),
+        behave=lambda request: answer(seconds=0.5),
+    )
+    member = world.members[0]
+    world.run(1.0)
+    world.produce(10)
+    world.run_until(lambda: member.route.executing == 5)
+    world.run(0.1)
+    member.drain()
+    member.app.up = False
+    world.run_until(lambda: not world.running, limit=5.0)
+    assert len(world.judge.delivered) == 5
+    assert sorted(record.offset for record in member.route.lost_records) == [5, 6, 7, 8, 9]
+    assert member.places.in_flight == 0

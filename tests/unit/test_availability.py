@@ -18,6 +18,7 @@ class Rig:
         self.breaker = Breaker(self.scheduler.time())
         self.changes = 0
         self.told: list[str] = []
+        self.gone: list[str] = []
         self.availability = Availability(
             self,
             self.scheduler,
@@ -31,7 +32,7 @@ class Rig:
         self.changes += 1
 
     def app_is_gone(self, error: str) -> None:
-        self.told.append(f"gone: {error}")
+        self.gone.append(error)
         self.hold()
 
     def leave_group(self) -> None:
@@ -140,11 +141,11 @@ def test_after_a_broken_connection_one_look_tells_whether_the_application_went_w
     assert rig.delivery.probed == 2
     rig.delivery.answer_probe(None)
     rig.scheduler.advance(60.0)
-    assert (rig.delivery.probed, rig.told, rig.breaker.state) == (2, [], State.UP)
+    assert (rig.delivery.probed, rig.gone, rig.breaker.state) == (2, [], State.UP)
     rig.availability.look_soon()
     rig.scheduler.advance(AFTER_A_BREAK_SECONDS)
     rig.delivery.answer_probe("refused")
-    assert (rig.told, rig.breaker.state) == (["gone: refused"], State.HELD)
+    assert (rig.gone, rig.breaker.state) == (["refused"], State.HELD)
     rig.probe()
     assert rig.breaker.state is State.TRIAL
 
@@ -160,7 +161,16 @@ def test_a_probe_under_way_when_a_connection_breaks_does_not_count_for_it() -> N
     assert rig.delivery.probed == 3
     rig.delivery.answer_probe("refused")
     rig.scheduler.advance(PROBE_SECONDS)
-    assert (rig.told, rig.delivery.probed) == (["gone: refused"], 4)
+    assert (rig.gone, rig.delivery.probed) == (["refused"], 4)
+
+
+def test_each_probe_that_fails_is_told_while_held_as_well() -> None:
+    """What the application had on the wire may break long after it was refused first."""
+    rig = up()
+    rig.hold()
+    for _ in range(3):
+        rig.probe("refused")
+    assert rig.gone == ["refused"] * 3
 
 
 # --- leaving the group ------------------------------------------------------------------------
@@ -228,3 +238,19 @@ def test_who_is_about_to_end_does_not_leave_before() -> None:
     for _ in range(1000):
         rig.probe("refused")
     assert rig.told == []
+
+
+def test_one_that_has_taken_a_record_meanwhile_is_returned_to_at_once() -> None:
+    """Or an operator said that it does; nothing but a probe can tell it from one that is away."""
+    rig = up()
+    rig.hold()
+    rig.probe()
+    while not rig.told:
+        rig.try_in_vain()
+        rig.probe()
+    rig.breaker.reset(rig.scheduler.time())
+    rig.probe()
+    assert rig.told == ["leave", "return"]
+    probed = rig.delivery.probed
+    rig.scheduler.advance(60.0)
+    assert rig.delivery.probed == probed

@@ -154,3 +154,13 @@ def test_a_retried_write_tells_the_same_story() -> None:
     rig.scheduler.advance(10.0)
     [story] = rig.topic.stories
     assert story.last_attempt_at == WALL + 100.0
+
+
+def test_what_is_given_back_takes_its_trouble_along() -> None:
+    rig = Rig()
+    rig.topic.error = "not enough replicas"
+    rig.park()
+    rig.scheduler.run_pending()
+    assert rig.parker.failures == 1
+    rig.parker.discard(rig.owner)
+    assert (rig.parker.failures, rig.parker.last_error) == (0, "")
