@@ -218,8 +218,13 @@ def test_every_change_is_a_line_of_the_audit_log(caplog: pytest.LogCaptureFixtur
             await served.change("PUT", "/v1/routes/orders/executors", {"count": 3})
             await served.change("PUT", "/v1/routes/orders/executors", {"count": -3})
 
-    logging.getLogger().setLevel(logging.ERROR)
-    run(main())
+    root = logging.getLogger()
+    before = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        run(main())
+    finally:
+        root.setLevel(before)
     (line,) = [each for each in caplog.records if each.name == "sidecar.audit"]
     assert line.getMessage() == "by 127.0.0.1: executors of route orders: 2 -> 3"
     assert (line.by, line.before, line.after) == ("127.0.0.1", 2, 3)  # type: ignore[attr-defined]
