@@ -109,7 +109,11 @@ class Suspects:
     ) -> None:
         """A connection broke; judge it with judged, SUSPECT_SECONDS later at the earliest."""
         now = self._scheduler.time()
-        self._breaks[entry] = each = Break(now, result, verdict, batch, alone)
+        # Who runs next may get a connection that is as dead, and whose end was not seen yet.
+        blamed = any(
+            each.alone and now - each.at <= SUSPECT_SECONDS for each in self._breaks.values()
+        )
+        self._breaks[entry] = each = Break(now, result, verdict, batch, alone and not blamed)
         # The refusal of one connection may be heard of before the end of another.
         if now - self._gone_at <= SUSPECT_SECONDS:
             self._suspect(entry, each)

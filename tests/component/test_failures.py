@@ -279,11 +279,19 @@ def test_a_record_that_is_too_old_is_not_tried_again() -> None:
 class Killer:
     """An application that one record kills; it is back after a while."""
 
-    def __init__(self, world: World, offset: int, after: float = 0.0, away: float = 3.0) -> None:
+    def __init__(
+        self,
+        world: World,
+        offset: int,
+        after: float = 0.0,
+        away: float = 3.0,
+        half_open: int = 0,
+    ) -> None:
         self.world = world
         self.offset = offset
         self.after = after
         self.away = away
+        self.half_open = half_open
         self.deaths: list[float] = []
         self.alone: list[bool] = []
         world.behaviour = self
@@ -298,6 +306,7 @@ class Killer:
         return answer(seconds=0.02)
 
     def kill(self, member: Member) -> None:
+        member.app.half_open = self.half_open
         self.deaths.append(self.world.now)
         self.alone.append(len(member.app.executing) == 1)
         member.app.die(self.away)
@@ -334,6 +343,21 @@ def test_a_record_that_kills_the_application_is_parked_and_none_of_its_neighbour
     assert len(world.judge.delivered) == 999
     assert len(killer.deaths) <= QUICK.max_attempts + 1
     assert killer.alone[1:] == [True] * (len(killer.deaths) - 1)
+
+
+def test_who_comes_after_a_killer_is_not_charged_for_a_connection_that_was_dead() -> None:
+    """The next suspect gets one whose end was not seen yet, and breaks alone as well."""
+    world = World(
+        threshold=200,
+        executors=16,
+        on_exhausted=OnExhausted.PARK,
+        retry=RetrySettings(max_attempts=1),
+    )
+    killer = Killer(world, offset=100, half_open=1)
+    world.produce(300)
+    world.run_until(lambda: world.lag() == 0, limit=60.0)
+    assert [record.offset for record in world.members[0].parking.records] == [killer.offset]
+    assert len(world.judge.delivered) == 299
 
 
 def test_a_killer_that_takes_its_time_is_found_in_the_end() -> None:

@@ -78,6 +78,7 @@ class FakeApp:
         self.watch: Final = watch
         self.up = True
         self.noticed = True  # somebody was refused since it died
+        self.half_open = 0  # of its connections that are used again before their end is seen
         self.probes = 0  # under way
         self.names_failures = True  # in the answer to a batch; else it fails as a whole
         self.batches: list[list[int]] = []  # the offsets of each
@@ -169,6 +170,10 @@ class FakeSlot:
         app.executing[self] = None
         for record, attempt in batch:
             app.watch.sent(app.member, record, attempt)
+        if not app.up and app.half_open:
+            app.half_open -= 1
+            self._timer = app.scheduler.call_later(REFUSED_SECONDS, self._answer, RESET)
+            return
         if not app.up:
             app.noticed = True
             refused = Failed(FailureKind.UNREACHABLE, "connection refused", sent=False)
