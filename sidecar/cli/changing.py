@@ -12,7 +12,7 @@ from typing import Any
 
 from sidecar.cli import tables
 from sidecar.cli.client import Client, add_client_arguments, path_of
-from sidecar.cli.seeing import show
+from sidecar.cli.seeing import NO_SIDECAR, show
 from sidecar.errors import ConfigError, ExitCode, Problem, SidecarError
 
 # command -> the name of the value in a body
@@ -98,7 +98,10 @@ def _value(command: str, text: str) -> float | int | None:
 
 
 def _only_route(client: Client) -> str:
-    names = [str(each["name"]) for each in client.get("/v1/routes")]
+    try:
+        names = [str(each["name"]) for each in client.get("/v1/routes")]
+    except (LookupError, TypeError) as error:
+        raise SidecarError(NO_SIDECAR) from error
     if len(names) != 1:
         raise ConfigError([Problem("", f"for which route? There are {', '.join(names)}")])
     return names[0]

@@ -11,7 +11,7 @@ from typing import Any
 
 from sidecar.cli import tables
 from sidecar.cli.client import Client, add_client_arguments
-from sidecar.errors import ExitCode
+from sidecar.errors import ExitCode, SidecarError
 
 _SHOWN: dict[str, tuple[str, Callable[[Any], list[str]]]] = {
     "status": ("/v1/status", tables.status),
@@ -19,6 +19,7 @@ _SHOWN: dict[str, tuple[str, Callable[[Any], list[str]]]] = {
     "in-flight": ("/v1/in-flight", tables.in_flight),
     "partitions": ("/v1/partitions", tables.partitions),
 }
+NO_SIDECAR = "what answers there is not a sidecar of this version: see --url and --socket"
 _HOME_AND_CLEAR = "\x1b[H\x1b[J"
 
 
@@ -54,8 +55,12 @@ def main(args: Namespace) -> int:
 def show(found: Any, lines_of: Callable[[Any], list[str]], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(found, indent=2))
-    else:
-        print("\n".join(lines_of(found)))
+        return
+    try:
+        lines = lines_of(found)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise SidecarError(NO_SIDECAR) from error
+    print("\n".join(lines))
 
 
 def _top(client: Client, args: Namespace) -> int:

@@ -6,7 +6,9 @@ import asyncio
 import json
 import os
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -223,3 +225,34 @@ def test_the_socket_of_the_environment_is_found(
 
 def test_the_default_socket_is_that_of_the_settings() -> None:
     assert Path(DEFAULT_SOCKET) == AdminSettings().socket
+
+
+@pytest.mark.parametrize("asked", ["status", "routes", "executors 3"])
+def test_what_is_no_sidecar_is_told_in_one_line(
+    asked: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another service of the pod listens there, and answers with JSON of its own."""
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b'{"ok": true}'
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}"
+            code, _, err = call([*asked.split(), f"--url={url}"], capsys)
+        finally:
+            server.shutdown()
+            thread.join()
+    assert (code, err.count("\n")) == (1, 1)
+    assert "is not a sidecar" in err

@@ -39,6 +39,9 @@ class ScriptedConsumer:
     def pause(self, offsets: list[TopicPartition]) -> None:
         self.note("pause", offsets)
 
+    def resume(self, offsets: list[TopicPartition]) -> None:
+        """Of what is given up."""
+
     def incremental_assign(self, offsets: list[TopicPartition]) -> None:
         self.note("assign", offsets)
 
