@@ -40,13 +40,17 @@ class Buffer:
         return min((lane[0].received_at for lane in self._turns), default=None)
 
     def add(self, entry: InFlight) -> None:
-        self._lane(entry).append(entry)
+        lane = self._lanes.get(entry.record.assignment)
+        if lane is None:
+            lane = self._open(entry.record.assignment)
+        lane.append(entry)
         self._count += 1
 
     def put_back(self, entries: Sequence[InFlight]) -> None:
         """Return records that were taken and not started, oldest first, to the front."""
         for entry in reversed(entries):
-            self._lane(entry).appendleft(entry)
+            assignment = entry.record.assignment
+            (self._lanes.get(assignment) or self._open(assignment)).appendleft(entry)
         self._count += len(entries)
 
     def take(self) -> InFlight | None:
@@ -107,11 +111,9 @@ class Buffer:
         self._count = 0
         return entries
 
-    def _lane(self, entry: InFlight) -> deque[InFlight]:
+    def _open(self, assignment: Assignment) -> deque[InFlight]:
         """The lane of a record that is about to enter it."""
-        assignment = entry.record.assignment
-        lane = self._lanes.get(assignment)
-        if lane is None:
-            lane = self._lanes[assignment] = deque()
-            self._turns.append(lane)
+        lane: deque[InFlight] = deque()
+        self._lanes[assignment] = lane
+        self._turns.append(lane)
         return lane

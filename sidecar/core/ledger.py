@@ -160,7 +160,8 @@ class Ledger:
             following.previous = previous
         entry.previous = entry.next = None
         offset = entry.record.offset
-        self._highest_settled = max(self._highest_settled, offset)
+        if offset > self._highest_settled:  # noqa: PLR1730 - runs for every record
+            self._highest_settled = offset
         self.outstanding -= 1
         self.uncovered += 1
 

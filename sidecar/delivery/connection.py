@@ -94,7 +94,6 @@ class Connection(asyncio.Protocol):
         "_keep",
         "_last",
         "_limit",
-        "_loop",
         "_on_gone",
         "_parser",
         "_pending",
@@ -102,6 +101,7 @@ class Connection(asyncio.Protocol):
         "_retry_after",
         "_status",
         "_success_bytes",
+        "_time",
         "_transport",
         "_unwritten",
         "_whole",
@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
         self._limit: Final = reading.limit
         self._success_bytes: Final = reading.success_bytes
         self.fresh_since: float | None = None
-        self._loop: Final = loop
+        self._time: Final = loop.time
         self._on_gone: Final = on_gone
         self._transport: asyncio.Transport | None = None  # only while it is open
         self._parser: HttpResponseParser | None = None
@@ -308,10 +308,12 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is not None and not transport.is_closing():
             if self._unwritten is None and not transport.get_write_buffer_size():
-                self.fresh_since = self._loop.time()
+                self.fresh_since = self._time()
             else:  # it came early: what is left of the request must not be taken for the next
                 self._drop()
-        self._finish(answer)
+        done, self._done = self._done, None
+        if done is not None:
+            done(answer)
 
     def _finish(self, result: Result) -> None:
         done, self._done = self._done, None

@@ -52,29 +52,35 @@ class WireSlot:
             head, body = self._encode(record, attempt)
         except Unsendable as error:
             self._refuse(error, done)
-        else:
-            self._post(head, body, done)
+            return
+        # Not by a method of its own: this runs for every record.
+        connection = self._connection
+        since = None if connection is None else connection.fresh_since
+        if connection is None or since is None or self._time() - since >= self._idle_seconds:
+            connection = self._renew()
+        connection.request(head, body, done)
 
     def send_batch(self, batch: Sequence[tuple[Record, int]], done: Done) -> None:
         try:
             head, body = self._encode_batch(batch)
         except Unsendable as error:
             self._refuse(error, done)
-        else:
-            self._post(head, body, done)
+            return
+        connection = self._connection
+        since = None if connection is None else connection.fresh_since
+        if connection is None or since is None or self._time() - since >= self._idle_seconds:
+            connection = self._renew()
+        connection.request(head, body, done)
 
     def _refuse(self, error: Unsendable, done: Done) -> None:
         failed = Failed(FailureKind.UNSENDABLE, str(error), sent=False)
         self._unsendable = self._delivery.loop.call_soon(done, failed)
 
-    def _post(self, head: bytes, body: bytes, done: Done) -> None:
-        connection = self._connection
-        since = None if connection is None else connection.fresh_since
-        if connection is None or since is None or self._time() - since >= self._idle_seconds:
-            if connection is not None:
-                connection.abort()
-            connection = self._connection = self._delivery.connect()
-        connection.request(head, body, done)
+    def _renew(self) -> Connection:
+        if self._connection is not None:
+            self._connection.abort()
+        self._connection = self._delivery.connect()
+        return self._connection
 
     def abort(self) -> bool:
         if self._unsendable is not None:

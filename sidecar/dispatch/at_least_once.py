@@ -47,8 +47,12 @@ class AtLeastOnce:
         unwanted = []
         ledgers = self._ledgers
         add = self._ready.add
+        assignment: Assignment | None = None
+        ledger: Ledger | None = None
         for record in records:
-            ledger = ledgers.get(record.assignment)
+            if record.assignment is not assignment:  # they come in runs of one partition
+                assignment = record.assignment
+                ledger = ledgers.get(assignment)
             entry = None if ledger is None else ledger.receive(record, now)
             if entry is None:
                 unwanted.append(record)

@@ -464,13 +464,20 @@ class Route:
     # --- dispatch -----------------------------------------------------------------------------
 
     def _may_dispatch(self) -> bool:
-        if self.phase is Phase.DRAINING:  # what is committed is finished even while paused
-            return self.breaker.state in (State.UP, State.TRIAL) and self._pool.wanted > 0
-        return not self.paused and not self.failures.halted and self.phase is Phase.RUNNING
+        if self.phase is _RUNNING:
+            return not self.paused and not self.failures.halted
+        # What is committed is finished even while paused.
+        return (
+            self.phase is _DRAINING
+            and self.breaker.state in (State.UP, State.TRIAL)
+            and self._pool.wanted > 0
+        )
 
     def _take(self) -> InFlight | None:
         """The next record for an executor, if one may start."""
-        if not self._may_dispatch():
+        # Asked here first, to spare every record a call.
+        stopped = self.phase is not _RUNNING or self.paused or self.failures.halted
+        if stopped and not self._may_dispatch():
             return None
         entry = self._ready.take() if self.breaker.free else self._take_alone()
         if not self._keeps:
