@@ -97,6 +97,12 @@ class Overview:
             for partition in partition_statuses(route, now, fetcher.ends, fetcher.paused)
         ]
 
+    def metrics(self) -> bytes:
+        # Imported when the first scraper asks: without one it costs no start and no memory.
+        from sidecar.telemetry.metrics import exposition  # noqa: PLC0415
+
+        return exposition(self.routes(), self.partitions())
+
     def executing(self, limit: int, *, payload: bool = False) -> Sequence[ExecutingRecord]:
         now = self._now()
         records = [

@@ -152,6 +152,7 @@ class CountersStatus:
     late_results: int
     rebalances: int
     commit_failures: int
+    park_failures: int
     out_of_range: int
     failures: dict[str, int]
 

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
-from sidecar.admin import health, partitions, process, records, routes, status
+from sidecar.admin import health, metrics, partitions, process, records, routes, status
 from sidecar.admin.access import Access
 from sidecar.admin.bodies import BodyCheck
 from sidecar.admin.control import Control
@@ -48,7 +48,8 @@ class AdminApp(FastAPI):
         self.state.view = view
         self.state.control = control
         self.state.access = access
-        routers = [each.router for each in (health, status, routes, partitions, records, process)]
+        pages = (health, metrics, status, routes, partitions, records, process)
+        routers = [each.router for each in pages]
         self.state.resources = [route for router in routers for route in router.routes]
         for router in routers:
             self.include_router(router)

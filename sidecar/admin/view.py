@@ -28,6 +28,9 @@ class View(Protocol):
 
     def partitions(self) -> Sequence[PartitionStatus]: ...
 
+    def metrics(self) -> bytes:
+        """For a scraper: the text format of Prometheus, version 0.0.4."""
+
     def executing(self, limit: int, *, payload: bool = False) -> Sequence[ExecutingRecord]:
         """The records whose requests run, the oldest request first, at most so many.
 

@@ -371,7 +371,8 @@ class Failures:
     def _wait_to_be_parked(self, entry: InFlight, result: Result, reason: str) -> None:
         """Too many were parked in a row: the fault is hardly the record's."""
         self._outages.hold(
-            f"{self.parked_in_a_row} records were parked in a row and none was delivered,"
+            f"{self.parked_in_a_row} records were parked or moved to a retry topic in a row"
+            " and none was delivered,"
             f" the last failure: {describe(result)}"
         )
         if self._keeps:

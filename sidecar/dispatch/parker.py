@@ -41,6 +41,7 @@ class Parker:
         "_schedule",
         "_scheduler",
         "_wall_clock",
+        "failed_writes",
         "failures",
         "last_error",
     )
@@ -64,6 +65,7 @@ class Parker:
         self._repeating = repeating
         self._entries: dict[InFlight, Timer | None] = {}  # the timer of the next write, if any
         self.failures = 0  # writes that failed since none had
+        self.failed_writes = 0  # since the start
         self.last_error = ""
 
     def __len__(self) -> int:
@@ -168,6 +170,7 @@ class Parker:
             write.done(entry)
             return
         self.failures += 1
+        self.failed_writes += 1
         self.last_error = error
         self._repeating.limited(
             ("park", gist(error)), logging.WARNING, "cannot move %s yet: %s", entry.record, error

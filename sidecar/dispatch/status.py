@@ -243,7 +243,8 @@ def _held(route: Route, now: Now) -> Cause:
         return Cause(
             CauseName.PARKED_IN_A_ROW,
             now.date(breaker.down_since or breaker.since),
-            f"{failures.parked_in_a_row} records were parked since the last delivery{waiting};"
+            f"{failures.parked_in_a_row} records were parked or moved to a retry topic since"
+            f" the last delivery{waiting};"
             f" the last failure: {failures.last}",
             "see why the app takes no record; delivery goes on once it takes one. If they are"
             " parked rightly, resume the route to park as many again",
@@ -336,6 +337,7 @@ def _counters(route: Route) -> CountersStatus:
         late_results=counters.late_results,
         rebalances=counters.rebalances,
         commit_failures=counters.commit_failures,
+        park_failures=route.parker.failed_writes,
         out_of_range=counters.out_of_range,
         failures=dict(counters.failures),
     )

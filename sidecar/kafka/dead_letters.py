@@ -30,6 +30,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from sidecar.core.letters import Told, own_headers
 from sidecar.core.retry_mark import RetryMark, marked
+from sidecar.kafka.client_log import ClientLog
 from sidecar.kafka.errors import describe, is_fatal, kafka_error
 from sidecar.model import UNREADABLE_HEADERS, Header, Record
 from sidecar.ports import Story
@@ -193,7 +194,9 @@ class _Client:
         self._trouble = ""
         self._stopping = False
         self._refused: set[str] = set()  # topics
-        self._producer: Producer | None = Producer({**config, "error_cb": self._on_error})
+        self._producer: Producer | None = Producer(
+            {**config, "error_cb": self._on_error}, logger=ClientLog()
+        )
         # A daemon: a client that does not end must not hold the end of the process.
         self._thread = threading.Thread(target=self._run, name=f"park-{name}", daemon=True)
         self._thread.start()

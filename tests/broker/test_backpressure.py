@@ -198,13 +198,18 @@ def test_in_flight_never_exceeds_the_threshold(
 def test_in_flight_is_bounded_in_bytes_as_well(
     kafka: KafkaOperations, topic: TopicFactory, group: str, scene: Scene
 ) -> None:
-    """By less than a record beyond it, where all are of a size."""
+    """By less than a record beyond it, where all are of a size and one has been seen.
+
+    Before the first, a batch is as large as what the client has by then.
+    """
     name = topic(1)
-    kafka.produce(name, [bytes(50_000)] * 60)
+    kafka.produce(name, [bytes(50_000)])
     go_on = threading.Event()
     with ScriptedApp(held_by(go_on)) as app:
         what = route(name, app.port, executors=2, threshold=1000, threshold_bytes=1_000_000)
         sidecar = scene.sidecar(config(kafka.bootstrap_servers, group, [what]))
+        app.until(lambda seen: len(seen) == 1)
+        kafka.produce(name, [bytes(50_000)] * 59)
         app.until(lambda seen: len(seen) == 2)
         eventually(lambda: sidecar.route()["in_flight_bytes"] >= 950_000, "the bytes are used up")
         go_on.set()

@@ -363,3 +363,11 @@ def test_operations_have_names_and_documented_problems() -> None:
     for each in operations:
         assert each["summary"]
         assert "application/problem+json" in each["responses"]["default"]["content"]
+
+
+@with_server
+async def test_a_scraper_gets_the_text_format(served: Served) -> None:
+    answer = await served.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert 'kafka_sidecar_in_flight_records{route="orders"} 10.0' in answer.text

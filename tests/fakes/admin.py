@@ -40,6 +40,7 @@ from sidecar.status import (
     Status,
     ThresholdStatus,
 )
+from sidecar.telemetry.metrics import exposition
 
 TOKEN: Final = "open-sesame"
 T = TypeVar("T")
@@ -65,7 +66,7 @@ ORDERS: Final = RouteStatus(
     exposure=ExposureStatus(would_lose=0, would_repeat=7),
     availability=AvailabilityStatus(AppState.UP, NOON, ""),
     causes=[Cause(CauseName.EXECUTORS_BUSY, NOON, "all are busy", "raise the number")],
-    counters=CountersStatus(100, 90, 4, 3, 2, 1, 0, 2, 0, 1, 1, 0, 0, {"status_retry": 4}),
+    counters=CountersStatus(100, 90, 4, 3, 2, 1, 0, 2, 0, 1, 1, 0, 5, 0, {"status_retry": 4}),
     generation=7,
 )
 PAYLOAD: Final = PayloadStatus("azE=", None, [HeaderStatus("h", None)], truncated=False)
@@ -116,6 +117,9 @@ class FakeView:
 
     def partitions(self) -> list[PartitionStatus]:
         return [PARTITION]
+
+    def metrics(self) -> bytes:
+        return exposition([self.orders], [PARTITION])
 
     def executing(self, limit: int, *, payload: bool = False) -> list[ExecutingRecord]:
         held = PAYLOAD if payload else None

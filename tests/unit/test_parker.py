@@ -76,6 +76,7 @@ def test_a_write_that_fails_is_tried_with_growing_waits_until_it_succeeds() -> N
     rig.scheduler.advance(8.0)
     assert (rig.parked, len(rig.parker)) == ([entry], 0)
     assert (rig.parker.failures, rig.parker.last_error) == (0, "")
+    assert rig.parker.failed_writes == 8, "what a counter tells is not taken back"
     assert rig.scheduler.scheduled == 0
 
 

@@ -1,0 +1,1 @@
+"""What others measure the sidecar by: metrics in the format of Prometheus."""
