@@ -30,7 +30,7 @@ def test_executors_change_under_load_while_a_member_comes_and_goes(
     kafka: KafkaOperations, tmp_path: Path
 ) -> None:
     """CTL-1: nothing is lost, repeated or cancelled, and each change is in force within 2 s."""
-    for line in resize(kafka, tmp_path, 1, 0, 20):
+    for line in resize(kafka, tmp_path, 1, 0, 10):
         assert line.ok, line
 
 
