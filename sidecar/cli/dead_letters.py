@@ -27,6 +27,7 @@ from sidecar.cli.letter_text import (
     letter_text,
     plain,
 )
+from sidecar.cli.numbers import positive_number, whole_number
 from sidecar.cli.options import add_file_argument, settings_from
 from sidecar.core.answers import parse_statuses
 from sidecar.core.letters import By, Selection
@@ -84,7 +85,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     _add_common(redriving)
     _add_filters(redriving, limit="so many at most (all)")
     redriving.add_argument("--dry-run", action="store_true", help="only say what would be sent")
-    redriving.add_argument("--rate", type=_rate, metavar="N", help="records a second (no limit)")
+    redriving.add_argument(
+        "--rate", type=positive_number, metavar="N", help="records a second (no limit)"
+    )
     redriving.add_argument(
         "--to-origin",
         action="store_true",
@@ -119,7 +122,7 @@ def _add_filters(parser: ArgumentParser, limit: str | None) -> None:
     group.add_argument("--since", type=_moment, metavar="TIME", help="parked at or after; ISO, 2h")
     group.add_argument("--until", type=_moment, metavar="TIME", help="parked before; ISO or 2h")
     if limit is not None:
-        group.add_argument("--limit", type=_limit, metavar="N", help=limit)
+        group.add_argument("--limit", type=whole_number, metavar="N", help=limit)
 
 
 def main(args: Namespace) -> int:
@@ -347,19 +350,3 @@ def _moment(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
-
-
-def _limit(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
-def _rate(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise ArgumentTypeError(f"{text!r} is not a number above 0")
-    return number

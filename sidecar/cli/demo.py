@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import logging
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 
 from sidecar import logs
+from sidecar.cli.numbers import positive_number, whole_number
 from sidecar.demo.screen import AboveThePanel, Screen
 from sidecar.model import Guarantee
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--seconds", type=_positive, metavar="N", help="end after so long (default: on Ctrl-C)"
+        "--seconds",
+        type=positive_number,
+        metavar="N",
+        help="end after so long (default: on Ctrl-C)",
     )
     parser.add_argument(
-        "--rate", type=_positive, default=400, metavar="N", help="records per second (400)"
+        "--rate", type=positive_number, default=400, metavar="N", help="records per second (400)"
     )
     parser.add_argument(
-        "--slow-every", type=_count, default=50, metavar="N", help="one record in N is slow (50)"
+        "--slow-every",
+        type=whole_number,
+        default=50,
+        metavar="N",
+        help="one record in N is slow (50)",
     )
     parser.add_argument(
-        "--slow-seconds", type=_positive, default=1.5, metavar="S", help="how slow (1.5)"
+        "--slow-seconds", type=positive_number, default=1.5, metavar="S", help="how slow (1.5)"
     )
     parser.add_argument(
-        "--executors", type=_count, default=32, metavar="N", help="concurrent requests (32)"
+        "--executors", type=whole_number, default=32, metavar="N", help="concurrent requests (32)"
     )
     parser.add_argument(
         "--threshold",
-        type=_count,
+        type=whole_number,
         default=1000,
         metavar="N",
         help="records in flight at most, and the loss budget of at_most_once (1000)",
@@ -54,19 +62,3 @@ def main(args: Namespace) -> int:
         return perform(Options(**vars(args)), screen)
     except KeyboardInterrupt:
         return 0  # so early that nothing was in flight
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise ArgumentTypeError(f"{text!r} is not a number above 0")
-    return number

@@ -35,7 +35,7 @@ class Pace(Generic[Work]):
         return None if self._bucket is None else self._bucket.rate
 
     def limit(self, rate: float | None) -> None:
-        self._stop_timer()
+        self.stop()
         if rate is None:
             self._bucket = None
             self._pool.take = self._take
@@ -43,10 +43,6 @@ class Pace(Generic[Work]):
             self._bucket = TokenBucket(rate, self._scheduler.time())
             self._pool.take = self._take_in_time
         self._pool.kick()
-
-    def stop(self) -> None:
-        """Nothing is dispatched any more."""
-        self._stop_timer()
 
     def _take_in_time(self) -> Work | None:
         assert self._bucket is not None
@@ -64,7 +60,8 @@ class Pace(Generic[Work]):
         self._timer = None
         self._pool.kick()
 
-    def _stop_timer(self) -> None:
+    def stop(self) -> None:
+        """Nothing is dispatched any more, or the limit is another."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

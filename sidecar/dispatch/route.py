@@ -101,7 +101,6 @@ class Route:
         self._commit_interval = commit_interval_seconds
         self._repeating = RateLimited(self._log, clock=scheduler.time)
         self._scheduler = scheduler
-        self._wall_clock = wall_clock
         self._mailbox = mailbox
         self._places = places
         self._start_fetching = start_fetching
@@ -131,7 +130,7 @@ class Route:
             self, scheduler, delivery, self.breaker, self.membership, settings.target
         )
         self.suspects: Final = Suspects(
-            scheduler, self.breaker, self._ready, settings.timeout_seconds, self._go_on
+            scheduler, self.breaker, self._ready, settings.timeout_seconds, self.go_on
         )
         self._outages = Outages(
             self.breaker,
@@ -141,7 +140,7 @@ class Route:
             log=self._log,
             repeating=self._repeating,
             target=settings.target,
-            go_on=self._go_on,
+            go_on=self.go_on,
         )
         self.failures: Final = Failures(
             self,
@@ -187,7 +186,7 @@ class Route:
                 counters=self.counters,
                 ready=self._ready,
                 take_one=self._take,
-                kick=self._go_on,
+                kick=self.go_on,
                 finished=self._batch_finished,
             )
             self._pool = ExecutorPool(
@@ -338,19 +337,15 @@ class Route:
         self.failures.halted = ""
         self.failures.excuse()
         self.breaker.excuse()
-        self._go_on()
+        self.go_on()
 
     def reset_breaker(self) -> bool:
         """Go on as if the application had answered; False if nothing was held."""
         if not self.breaker.reset(self._scheduler.time()):
             return False
         self.failures.excuse()
-        self._go_on()
+        self.go_on()
         return True
-
-    def go_on(self) -> None:
-        """There may be something to take, or somebody to take it."""
-        self._go_on()
 
     def cancel(self, entry: InFlight) -> bool:
         """Cut the request that carries this record, if there is one; it is the caller's then.
@@ -530,7 +525,7 @@ class Route:
             self.phase = Phase.RUNNING
             self._start_fetching()
             self._commit_timer = self._scheduler.call_later(self._commit_interval, self._tick)
-        self._go_on()
+        self.go_on()
 
     def leave_group(self) -> None:
         self._log.warning(
@@ -545,7 +540,8 @@ class Route:
         self._log.info("the application can be reached: joining the group again")
         self._mailbox.post(Rejoin())
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
+        """There may be something to take, or somebody to take it."""
         self._offsets.refill()
         self._pool.kick()
 

@@ -86,14 +86,14 @@ class Fetcher:
         self._mailbox = mailbox
         self._places = places
         self._clock = clock
-        self._repeating = RateLimited(log, clock=clock)
+        self._repeating = RateLimited(self._log, clock=clock)
         self._revoke_seconds = revoke_seconds
         self._clears = clears_before_dispatch
         self._intake = Intake(places)
         self._owned: dict[Partition, Assignment] = {}
-        # A done-map is of use where commits come after what they are about.
         self._retries = RetryReader(source, retry_topics, wall_clock)
         self._prepare = prepare
+        # A done-map is of use where commits come after what they are about.
         self._starting = StartingPositions(
             source,
             from_end=from_end,

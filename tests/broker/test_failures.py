@@ -43,7 +43,7 @@ def test_one_record_that_is_deferred_or_forbidden_ends_by_its_attempts_and_stops
     """RSP-3, RSP-4: it is answered 503, or 403, while the others are delivered. How fast they are
     is for the long run to say.
     """
-    holds(failures.one_refused(kafka, tmp_path, 0, good=2000, slower=10))
+    holds(failures.one_refused(kafka, tmp_path, 0, good=2000, slower=None))
 
 
 @pytest.mark.parametrize("status", [401, 500])
