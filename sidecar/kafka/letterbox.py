@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from threading import Event
-from time import monotonic
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -40,9 +40,18 @@ from sidecar.settings import RouteSettings, Settings
 SECONDS: Final = 30.0
 
 _POLL_SECONDS: Final = 0.2  # how soon a stop is noticed
+_AGAIN_SECONDS: Final = 0.2
 _TAKEN: Final = 500
 _FIRST_WINDOW: Final = 200
 _WINDOW_GROWTH: Final = 4
+
+_MOVING: Final = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
 
 
 def lettered_routes(settings: Settings) -> list[RouteSettings]:
@@ -189,13 +198,7 @@ class Letterbox:
         if self._observer is None and not settled:
             self._observer = self._client("read_uncommitted")
         client = self._observer if self._observer is not None and not settled else self.consumer
-        wanted = [TopicPartition(self.topic, partition)]
-        try:
-            (found,) = client.committed(wanted, SECONDS)
-        except KafkaException as error:
-            raise self.failure(error, f"group {self.progress_group}") from error
-        if found.error is not None:
-            raise source_error(found.error)
+        found = self._committed(client, partition)
         committed = found.offset if found.offset >= 0 else None
         key = Key(self.topic, partition, self._topic_id)
         low, end = self.bounds(partition)
@@ -210,6 +213,21 @@ class Letterbox:
             ) from None
         progress.forget_before(low)
         return progress
+
+    def _committed(self, client: Consumer, partition: int) -> TopicPartition:
+        """Asks again while the group's coordinator moves or is being made, as on a new broker."""
+        deadline = monotonic() + SECONDS
+        while True:
+            try:
+                (found,) = client.committed([TopicPartition(self.topic, partition)], SECONDS)
+            except KafkaException as error:
+                if kafka_error(error).code() in _MOVING and monotonic() < deadline:
+                    sleep(_AGAIN_SECONDS)
+                    continue
+                raise self.failure(error, f"group {self.progress_group}") from error
+            if found.error is not None:
+                raise source_error(found.error)
+            return found
 
     def bounds(self, partition: int) -> tuple[int, int]:
         """The first offset of a partition, and the one behind its last committed record."""
@@ -259,11 +277,13 @@ class Letterbox:
                     )
                     if message.offset == end - 1:
                         return
-                for _, error in errors:
-                    if error.code() == KafkaError._PARTITION_EOF:
+                for told, error in errors:
+                    if error.code() != KafkaError._PARTITION_EOF:
+                        raise source_error(error)
+                    if told.partition() == partition and (told.offset() or 0) >= end:
                         return
-                    raise source_error(error)
-                deadline = monotonic() + SECONDS
+                if len(taken) > len(errors):
+                    deadline = monotonic() + SECONDS
         finally:
             self.consumer.unassign()
 

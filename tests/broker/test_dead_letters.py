@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from sidecar.cli import main
 from sidecar.core.letters import REDRIVEN, Selection
@@ -103,6 +103,12 @@ class Post:
         group: str = "",
     ) -> None:
         """Letters of records at these offsets, the way the sidecar writes them."""
+        refused: list[KafkaError] = []
+
+        def written(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                refused.append(error)
+
         for offset in offsets:
             record = self.record(offset, origin)
             story = Story(reason(offset), "said", 500 + offset % 3, 5, 1.5, 2.25, b"no")
@@ -113,9 +119,10 @@ class Post:
                 offset % partitions,
                 headers=list(told_headers(record, story, group or self.group)),
                 timestamp=self.parked_from + offset,
+                on_delivery=written,
             )
             self.kafka.producer.poll(0)
-        assert self.kafka.producer.flush(30) == 0
+        assert (self.kafka.producer.flush(30), refused) == (0, [])
 
     def record(self, offset: int, origin: str = "") -> Record:
         return Record(
