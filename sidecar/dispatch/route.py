@@ -118,7 +118,7 @@ class Route:
                 self._ready,
                 mailbox,
                 self._allowance,
-                self._run_ahead.committed,
+                lambda left, waiting: self._run_ahead.committed(left, waiting, scheduler.time()),
                 self._clear_later,
                 lambda: f"{random.getrandbits(64):016x}",
             )

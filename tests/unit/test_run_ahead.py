@@ -17,28 +17,41 @@ def test_nothing_is_committed_while_half_of_it_is_left() -> None:
 
 def test_it_grows_while_the_executors_run_dry_up_to_half_of_the_budget() -> None:
     ahead = RunAhead()
-    for _ in range(10):
+    for now in range(10):
         ahead.allowance(0, 32, 1000)
-        ahead.committed(left=0, waiting=100)
+        ahead.committed(left=0, waiting=100, now=now)
     assert ahead.allowance(0, 32, 1000) == 500
 
 
 def test_a_quiet_topic_does_not_make_it_grow() -> None:
     """The executors are idle because there is nothing, not because a commit takes long."""
     ahead = RunAhead()
-    for _ in range(10):
+    for turn in range(10):
         ahead.allowance(0, 32, 1000)
-        ahead.committed(left=0, waiting=0)
+        ahead.committed(left=0, waiting=0, now=turn / 1000)
     assert ahead.allowance(0, 32, 1000) == 32
+
+
+def test_it_grows_until_commits_no_longer_follow_each_other_at_once() -> None:
+    """At 10 000 records/s, with commits so quick that the executors never run dry."""
+    ahead, now, sizes = RunAhead(), 0.0, []
+    while now < 10:
+        ahead.allowance(0, 8, 1000)
+        left = ahead.ahead // 2
+        sizes.append(ahead.allowance(left, 8, 1000))
+        ahead.committed(left, waiting=100, now=now)
+        now += sizes[-1] / 10_000
+    assert 100 <= sizes[-1] <= 200
+    assert len(sizes) <= 1500
 
 
 def test_it_shrinks_when_plenty_is_left() -> None:
     ahead = RunAhead()
     ahead.ahead = 500
-    for _ in range(40):
+    for now in range(40):
         left = ahead.ahead // 2
         ahead.allowance(left, 8, 1000)
-        ahead.committed(left, waiting=100)
+        ahead.committed(left, waiting=100, now=now)
     assert ahead.allowance(0, 8, 1000) <= 8
 
 
