@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.rig.errors import NoKafka
+from tests.rig.guardian import Guardian
 from tests.rig.kafka import KafkaCluster
 from tests.rig.operations import KafkaOperations
 
@@ -27,6 +28,18 @@ settings.register_profile(
     "tests", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("tests")
+
+
+# One of each is enough for all workers of a parallel run: what needs it goes to one of them.
+ONE_FOR_ALL = ("_kafka3", "_breakable_kafka", "guarded", "start")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        for name in ONE_FOR_ALL:
+            if name in fixtures:
+                item.add_marker(pytest.mark.xdist_group(name))
 
 
 class TopicFactory(Protocol):
@@ -43,6 +56,20 @@ class TopicFactory(Protocol):
 
         on: another cluster than `kafka`.
         """
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_left_behind() -> Iterator[None]:
+    """Ctrl-C ends the workers of a parallel run at once: what one has started goes with it."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    os.setpgrp()
+    guardian = Guardian()
+    guardian.tell(f"kill -KILL -{os.getpgrp()}")
+    yield
+    guardian.tell(":")
+    guardian.close()
 
 
 def _start(nodes: int) -> Iterator[KafkaCluster]:

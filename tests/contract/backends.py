@@ -10,7 +10,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Message as RawMessage
 
 from sidecar.kafka.source import KafkaSource
 from sidecar.model import Header, Partition
@@ -147,9 +148,23 @@ class _ClientBackend:
         key: bytes | None = None,
         headers: Headers | None = None,
     ) -> None:
+        refused: list[KafkaError] = []
+
+        def answered(error: KafkaError | None, _: RawMessage) -> None:
+            if error is not None:
+                refused.append(error)
+
         for value in values:
-            self._producer.produce(topic, value, key, partition, headers=headers)  # type: ignore[arg-type]
+            self._producer.produce(
+                topic,
+                value,
+                key,
+                partition,
+                answered,
+                headers=headers,  # type: ignore[arg-type]
+            )
         assert self._producer.flush(FLUSH_SECONDS) == 0
+        assert refused == []
 
     def transaction(self, topic: str, values: Sequence[bytes], *, commit: bool = True) -> None:
         producer = Producer({**self._connection, "transactional.id": uuid.uuid4().hex})

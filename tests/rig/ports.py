@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 
 # Below the range from which the kernel takes the local ports of outgoing connections (32768 and
 # up on Linux): while a broker is down, a client's connection would else take its port, or even
-# connect to itself.
-_RANGE = range(12_000, 32_000)
+# connect to itself. The workers of one test run share them out: a port whose server is just down,
+# or not up yet, is free to no other worker.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_RANGE = range(12_000 + _WORKER, 32_000, _WORKERS)
 
 
 def free_ports(count: int) -> list[int]:
