@@ -30,18 +30,6 @@ settings.register_profile(
 settings.load_profile("tests")
 
 
-# One of each is enough for all workers of a parallel run: what needs it goes to one of them.
-ONE_FOR_ALL = ("_kafka3", "_breakable_kafka", "guarded", "start")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        for name in ONE_FOR_ALL:
-            if name in fixtures:
-                item.add_marker(pytest.mark.xdist_group(name))
-
-
 class TopicFactory(Protocol):
     def __call__(
         self,

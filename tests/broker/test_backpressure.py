@@ -20,7 +20,7 @@ from tests.rig.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
-POLL_INTERVAL = 6.0
+POLL_INTERVAL = 4.0
 SHORT = {
     "max_poll_interval_ms": int(POLL_INTERVAL * 1000),
     "session_timeout_ms": int(POLL_INTERVAL * 1000),
@@ -69,12 +69,12 @@ def test_neither_a_full_buffer_nor_an_idle_topic_costs_the_membership(
         )
         go_on.set()
         released = time.monotonic()
-        app.until(lambda seen: len(seen) == 200, within=10)
+        app.until(lambda seen: len(seen) == 200)
         assert max(each.at for each in app.requests) - released < 3
         for name, kind in ((kept, "kept"), (spent, "spent")):
             at_the_end(kafka, f"{group}-{kind}", name)
         kafka.produce(idle, [b"awake"])
-        app.until(lambda seen: len(seen) == 201, within=5)
+        app.until(lambda seen: len(seen) == 201)
         assert [each["counters"]["rebalances"] for each in sidecar.status()["routes"]] == [0, 0, 0]
         assert len(sidecar.said("assigned")) == 3
         assert sidecar.stop() == 0
@@ -132,11 +132,11 @@ def test_memory_follows_the_buffer_not_the_backlog(
         samples: list[tuple[float, int]] = []
 
         def plateau() -> bool:
-            """Nothing has changed by more than 1 MB for five seconds, nor is there any CPU."""
+            """Nothing has changed by more than 1 MB for three seconds, nor is there any CPU."""
             now = time.monotonic()
             samples.append((now, sidecar.resident_bytes()))
-            recent = [size for at, size in samples if at > now - 5]
-            long_enough = now - samples[0][0] > 5
+            recent = [size for at, size in samples if at > now - 3]
+            long_enough = now - samples[0][0] > 3
             return long_enough and max(recent) - min(recent) < 1_000_000
 
         eventually(plateau, "memory stays where it is", within=60)

@@ -78,7 +78,7 @@ def test_an_operator_brings_it_back(
         what = config(
             kafka.bootstrap_servers,
             group,
-            [route(name, app.port, leave_after_held_seconds=8)],
+            [route(name, app.port, leave_after_held_seconds=3)],
             **PROTOCOLS[protocol],
         )
         sidecar = scene.sidecar({**what, "admin": {"token": ADMIN_TOKEN}})

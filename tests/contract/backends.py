@@ -22,7 +22,7 @@ from tests.rig.operations import KafkaOperations
 
 Headers = list[Header]
 
-FLUSH_SECONDS: Final = 10.0
+FLUSH_SECONDS: Final = 30.0
 
 # (backend, protocol or "", test) -> why not
 UNABLE: Final[Mapping[tuple[str, str, str], str]] = {

@@ -14,9 +14,9 @@ from tests.contract.backends import Backend, EmbeddedBackend, FakeBackend, Kafka
 from tests.fakes.faulty_broker import FaultyBroker
 
 PROTOCOLS: Final = ("eager", "cooperative", "consumer")
-DEADLINE_SECONDS: Final = 40.0
+DEADLINE_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.05
-ASK_SECONDS: Final = 5.0
+ASK_SECONDS: Final = 15.0
 
 
 class TestMember:

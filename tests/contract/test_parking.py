@@ -26,7 +26,7 @@ from tests.rig.kafka import KafkaCluster
 from tests.rig.operations import KafkaOperations
 
 GROUP: Final = "billing"
-DEADLINE_SECONDS: Final = 30.0
+DEADLINE_SECONDS: Final = 60.0
 WRITE_SECONDS: Final = 2.0
 STORY: Final = Story("status_rejected", "the app answered 422", 422, 3, 1.5, 2.25, b"no \xff")
 PRODUCE, INIT_PRODUCER_ID = 0, 22

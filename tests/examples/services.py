@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from sidecar.model import Header
+from tests.rig.distribution import exclusive
 from tests.rig.ports import free_ports
 from tests.rig.waiting import eventually
 
@@ -112,7 +113,10 @@ class Service:
             command = [each.format(**places) for each in language.build]
             # Without cgo Go needs no C compiler, and less time.
             environment = {**os.environ, "CGO_ENABLED": "0"}
-            subprocess.run(command, cwd=folder, env=environment, check=True, timeout=BUILD_SECONDS)
+            with exclusive(BUILDS / f"{language.name}.lock"):
+                subprocess.run(
+                    command, cwd=folder, env=environment, check=True, timeout=BUILD_SECONDS
+                )
         with self.output.open("wb") as output, self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
                 [each.format(**places) for each in language.run],

@@ -85,7 +85,7 @@ def obtain() -> Distribution:
     key = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
     root = cache_root()
     entry = root / f"kafka-{key}-java{version}"
-    with _exclusive(root / f"{entry.name}.lock"):
+    with exclusive(root / f"{entry.name}.lock"):
         if not entry.is_dir():
             _build(entry)
     return Distribution(entry)
@@ -153,7 +153,8 @@ def _run(command: list[str]) -> None:
 
 
 @contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> Iterator[None]:
+    """For one process at a time, by a lock on this file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

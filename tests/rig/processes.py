@@ -19,7 +19,7 @@ from confluent_kafka import KafkaException
 from tests.rig.operations import KafkaOperations
 from tests.rig.ports import free_ports
 from tests.rig.recording_app import RecordingApp
-from tests.rig.waiting import eventually
+from tests.rig.waiting import PATIENCE_SECONDS, eventually
 
 ADMIN_TOKEN = "open-sesame"
 _START = "\nfrom sidecar.cli import main\nraise SystemExit(main())"
@@ -69,12 +69,12 @@ class Sidecar:
         self.process.kill()
         self.process.wait()
 
-    def stop(self, within: float = 30) -> int:
+    def stop(self, within: float = PATIENCE_SECONDS) -> int:
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(within)
 
-    def ended(self, within: float = 30) -> int:
+    def ended(self, within: float = PATIENCE_SECONDS) -> int:
         """Wait until it ends by itself; the exit code."""
         return self.process.wait(within)
 
@@ -87,7 +87,7 @@ class Sidecar:
         """The messages so far that hold the text."""
         return [each["message"] for each in self.entries() if text in each["message"]]
 
-    def until_said(self, text: str, times: int = 1, within: float = 30) -> None:
+    def until_said(self, text: str, times: int = 1, within: float = PATIENCE_SECONDS) -> None:
         eventually(
             lambda: len(self.said(text)) >= times, f"{self.name} says {text!r}", within=within
         )
@@ -204,7 +204,9 @@ def config(
     return {"kafka": properties, "routes": routes, "log": {"format": "json"}}
 
 
-def at_the_end(kafka: KafkaOperations, group: str, topic: str, within: float = 30) -> None:
+def at_the_end(
+    kafka: KafkaOperations, group: str, topic: str, within: float = PATIENCE_SECONDS
+) -> None:
     """Wait until the group has committed the end of every partition: lag 0."""
 
     def no_lag() -> bool:

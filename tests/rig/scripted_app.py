@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from tests.rig.ports import free_ports
+from tests.rig.waiting import PATIENCE_SECONDS
 
 
 class Request(NamedTuple):
@@ -107,7 +108,9 @@ class ScriptedApp:
             self._server.server_close()
             self._server = None
 
-    def until(self, condition: Callable[[list[Request]], bool], within: float = 30) -> None:
+    def until(
+        self, condition: Callable[[list[Request]], bool], within: float = PATIENCE_SECONDS
+    ) -> None:
         """Wait until the requests seen satisfy the condition."""
         deadline = time.monotonic() + within
         with self._changed:
