@@ -4,6 +4,7 @@
     ├── ConfigError        what the operator wrote cannot be run        (exit code 2)
     ├── NotFound           what was asked about is not there
     ├── Conflict           it cannot be done as things stand
+    ├── Busy               it can be done, once what is under way has ended
     └── SourceError        the record source could not do what was asked
         ├── CommitFailed   the broker refused a commit: nothing was committed
         ├── CommitUnknown  no answer to a commit: it may or may not have been applied
@@ -56,6 +57,10 @@ class NotFound(SidecarError):
 
 class Conflict(SidecarError):
     """What somebody asked for cannot be done as things stand; the text says why."""
+
+
+class Busy(SidecarError):
+    """What somebody asked for has to wait for what is under way: ask again in a moment."""
 
 
 class SourceError(SidecarError):

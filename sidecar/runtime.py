@@ -41,6 +41,8 @@ from sidecar.kafka.client_config import client_config, consumer_config, producer
 from sidecar.kafka.dead_letters import DeadLetterWriter
 from sidecar.kafka.embedded import embedded_broker
 from sidecar.kafka.fetcher import Fetcher
+from sidecar.kafka.letter_desk import THREADS as LETTER_THREADS
+from sidecar.kafka.letter_desk import LetterDesk
 from sidecar.kafka.mailbox import ThreadMailbox
 from sidecar.kafka.retry_topics import RetryTopicMaker
 from sidecar.kafka.source import KafkaSource
@@ -83,7 +85,10 @@ class Runtime:
         self._running = set(self.routes)
         self.overview: Final = Overview(verticals, self._loop, self._drained)
         control = Operations(verticals, lambda: self.stop("asked to drain"))
-        self._admin = AdminServer(settings.admin, self.overview, control, failed=self.fail)
+        self._letters = LetterDesk(settings, self._tell, embedded=embedded)
+        self._admin = AdminServer(
+            settings.admin, self.overview, control, self._letters, failed=self.fail
+        )
 
     async def run(self) -> int:
         """Until stopped; the exit code."""
@@ -127,6 +132,7 @@ class Runtime:
     async def _drain(self) -> None:
         seconds = self.settings.drain_seconds
         deadline = self._loop.time() + seconds
+        self._letters.stop()
         for route in self.routes:
             route.drain()
         reserve = min(1.0, seconds * CUT_RESERVE)
@@ -148,7 +154,11 @@ class Runtime:
             wait.cancel()
 
     async def _close(self) -> None:
-        closings = [self._admin.stop(), *(edge.close() for edge in self._edges)]
+        closings = [
+            self._admin.stop(),
+            self._letters.close(),
+            *(edge.close() for edge in self._edges),
+        ]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.gather(*closings)
@@ -334,7 +344,7 @@ def run_on_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(to_the_end())
-    if any(t.name.startswith(("fetch-", "park-")) for t in threading.enumerate()):
+    if any(t.name.startswith(("fetch-", "park-", LETTER_THREADS)) for t in threading.enumerate()):
         # A thread that sits in the client library would crash the interpreter's own end.
         logging.shutdown()
         sys.stdout.flush()

@@ -72,6 +72,16 @@ class RecordPlace(Enum):
     PARKING = "parking"
 
 
+class RedriveState(Enum):
+    """How far a redrive is."""
+
+    RUNNING = "running"
+    STOPPING = "stopping"  # after the transaction that runs
+    STOPPED = "stopped"  # before it had seen everything; another one goes on there
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
     """One reason why a route is slow or stopped, and what to do about it."""
@@ -261,3 +271,26 @@ class Status:
     in_flight: int
     exposure: ExposureStatus
     routes: list[RouteStatus]
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveStatus:
+    """The last redrive of a route that was asked for here.
+
+    letters: sent, or in a dry run what would be; to: how many to which topic. refused: so many that
+    no sidecar wrote, of which the first are named; too_old: so many may have been sent so long ago
+    that the brokers have forgotten it. Both were left.
+    """
+
+    route: str
+    state: RedriveState
+    dry_run: bool
+    started_at: datetime
+    ended_at: datetime | None
+    letters: int
+    to: dict[str, int]
+    reasons: dict[str, int]
+    refused: int
+    refused_first: list[str]
+    too_old: int
+    error: str | None

@@ -12,11 +12,21 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
-from sidecar.admin import health, metrics, partitions, process, records, routes, status
+from sidecar.admin import (
+    dead_letters,
+    health,
+    metrics,
+    partitions,
+    process,
+    records,
+    routes,
+    status,
+)
 from sidecar.admin.access import Access
 from sidecar.admin.bodies import BodyCheck
 from sidecar.admin.control import Control
 from sidecar.admin.hosts import HostCheck, OriginCheck
+from sidecar.admin.letters import Letters
 from sidecar.admin.problems import MEDIA_TYPE, Problem, handle_problems
 from sidecar.admin.view import View
 
@@ -27,12 +37,13 @@ _PROBLEM = {
 
 
 class AdminApp(FastAPI):
-    """view, control and access are None only where nothing but the description is wanted."""
+    """What it shows and does is None only where nothing but the description is wanted."""
 
     def __init__(
         self,
         view: View | None,
         control: Control | None,
+        letters: Letters | None,
         access: Access | None,
         names: Iterable[str] = (),
     ) -> None:
@@ -47,8 +58,9 @@ class AdminApp(FastAPI):
         )
         self.state.view = view
         self.state.control = control
+        self.state.letters = letters
         self.state.access = access
-        pages = (health, metrics, status, routes, partitions, records, process)
+        pages = (health, metrics, status, routes, dead_letters, partitions, records, process)
         routers = [each.router for each in pages]
         self.state.resources = [route for router in routers for route in router.routes]
         for router in routers:
@@ -76,7 +88,7 @@ class AdminApp(FastAPI):
 
 def openapi_document() -> dict[str, Any]:
     """The description of the API, as openapi/admin.json holds it."""
-    return AdminApp(None, None, None).openapi()
+    return AdminApp(None, None, None, None).openapi()
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -12,11 +12,12 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from sidecar.errors import Conflict, NotFound
+from sidecar.errors import Busy, NotFound, SidecarError, SourceError
 
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,9 @@ def handle_problems(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(NotFound, _not_found)
-    app.add_exception_handler(Conflict, _conflict)
+    app.add_exception_handler(Busy, _busy)
+    app.add_exception_handler(SourceError, _unreachable)
+    app.add_exception_handler(SidecarError, _conflict)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -80,6 +83,20 @@ async def _not_found(_request: Request, error: Exception) -> JSONResponse:
 
 async def _conflict(_request: Request, error: Exception) -> JSONResponse:
     return problem_response(HTTPStatus.CONFLICT, str(error))
+
+
+async def _busy(_request: Request, error: Exception) -> JSONResponse:
+    return _later(HTTPStatus.TOO_MANY_REQUESTS, error)
+
+
+async def _unreachable(_request: Request, error: Exception) -> JSONResponse:
+    return _later(HTTPStatus.SERVICE_UNAVAILABLE, error)
+
+
+def _later(status: HTTPStatus, error: Exception) -> JSONResponse:
+    response = problem_response(status, str(error))
+    response.headers["retry-after"] = str(RETRY_SECONDS)
+    return response
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:

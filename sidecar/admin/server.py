@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sidecar.admin.control import Control
+from sidecar.admin.letters import Letters
 from sidecar.admin.listeners import UnixListener, listen_tcp
 from sidecar.admin.view import View
 from sidecar.errors import SidecarError
@@ -54,6 +55,7 @@ class AdminServer:
         settings: AdminSettings,
         view: View,
         control: Control,
+        letters: Letters,
         *,
         names: Collection[str] = (),
         failed: Callable[[BaseException], object] | None = None,
@@ -61,6 +63,7 @@ class AdminServer:
         self._settings = settings
         self._view = view
         self._control = control
+        self._letters = letters
         self._names = (*names, settings.host)
         self._failed = failed
         self._unix: UnixListener | None = None
@@ -83,7 +86,7 @@ class AdminServer:
         sockets = [tcp] if self._unix is None else [tcp, self._unix.socket]
         host, port = tcp.getsockname()[:2]
         access = Access(self._settings)
-        app = AdminApp(self._view, self._control, access, self._names)
+        app = AdminApp(self._view, self._control, self._letters, access, self._names)
         self._server = EmbeddedServer(app)
         self._task = asyncio.create_task(self._serve(self._server, sockets), name="admin")
         await self._server.listening.wait()

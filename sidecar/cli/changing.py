@@ -78,6 +78,10 @@ def _number(client: Client, args: Namespace) -> Any:
     if words and (len(words) == 2 or _is_value(words[-1])):
         value = words.pop()
     name = words[0] if words else _only_route(client)
+    if words and value is None and name not in (names := _routes(client)):
+        there = ", ".join(names)
+        told = f"{name!r} is neither a value nor a route; the routes are {there}"
+        raise ConfigError([Problem(args.command, told)])
     path = path_of("routes", name, args.command)
     if value is None:
         return client.get(path)
@@ -97,11 +101,15 @@ def _value(command: str, text: str) -> float | int | None:
         raise ConfigError([Problem(command, f"{text!r} is no number")]) from None
 
 
-def _only_route(client: Client) -> str:
+def _routes(client: Client) -> list[str]:
     try:
-        names = [str(each["name"]) for each in client.get("/v1/routes")]
+        return [str(each["name"]) for each in client.get("/v1/routes")]
     except (LookupError, TypeError) as error:
         raise SidecarError(NO_SIDECAR) from error
+
+
+def _only_route(client: Client) -> str:
+    names = _routes(client)
     if len(names) != 1:
         raise ConfigError([Problem("", f"for which route? There are {', '.join(names)}")])
     return names[0]

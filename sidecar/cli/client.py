@@ -150,8 +150,8 @@ def _token(file: str | None) -> str | None:
         try:
             given = Path(file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError([Problem(where, _reason(error))]) from None
+            raise ConfigError([Problem(where, f"{file}: {_reason(error)}")]) from None
     token = given.strip()
     if not token.isascii() or not token.isprintable() or not token:
-        raise ConfigError([Problem(where, "holds no token")])
+        raise ConfigError([Problem(where if file is None else f"{where} {file}", "holds no token")])
     return token

@@ -7,7 +7,6 @@ redrive was interrupted or has left something that was meant.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import signal
@@ -15,7 +14,7 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from dataclasses import replace
 from threading import Event
 from time import time
 
@@ -30,6 +29,7 @@ from sidecar.cli.letter_text import (
 from sidecar.cli.numbers import positive_number, whole_number
 from sidecar.cli.options import add_file_argument, settings_from
 from sidecar.core.answers import parse_statuses
+from sidecar.core.letter_filters import parse_key, parse_moment
 from sidecar.core.letters import By, Selection
 from sidecar.errors import ConfigError, ExitCode, Problem, SidecarError
 from sidecar.kafka.letterbox import Letterbox, lettered_routes
@@ -50,9 +50,6 @@ sidecar delivers it again as the same record, with the same Idempotency-Key. Eac
 if the redrive is interrupted (Ctrl-C, kill) and started again. Letters stay in the dead-letter
 topic until its retention removes them; those that were sent are left out from then on (--all shows
 them)."""
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_BASE64 = "base64:"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -178,8 +175,17 @@ def _list(box: Letterbox, args: Namespace) -> int:
         for letter in letters:
             print(letter_line(letter))
     else:
-        _remark(f"no such letter in {box.topic}")
+        _remark(f"no such letter in {box.topic}{_other_reasons(box, _selection(args))}")
     return ExitCode.CLEAN
+
+
+def _other_reasons(box: Letterbox, selection: Selection) -> str:
+    """The reasons there are, for whoever asked for one that there is not."""
+    if not selection.reasons:
+        return ""
+    counted = box.count(replace(selection, reasons=frozenset()), By.REASON)
+    named = ", ".join(f"{reason!s} ({number})" for reason, number in counted.most_common())
+    return f"; the reasons there are: {named}" if named else ""
 
 
 def _show(box: Letterbox, args: Namespace) -> int:
@@ -327,26 +333,15 @@ def _statuses(text: str) -> range:
 
 
 def _key(text: str) -> bytes:
-    if not text.startswith(_BASE64):
-        return text.encode()
     try:
-        return base64.b64decode(text[len(_BASE64) :], validate=True)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is not base64") from None
+        return parse_key(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 def _moment(text: str) -> int:
     """Unix milliseconds of a time, or of so long ago."""
-    ago = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhdw])", text)
-    if ago is not None:
-        return round((time() - float(ago[1]) * _UNITS[ago[2]]) * 1000)
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ArgumentTypeError(
-            f"{text!r} is neither a time (2026-05-01T12:00Z; without a zone: UTC) nor so long ago"
-            " (90s, 2h, 7d)"
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
+        return parse_moment(text, time())
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any, Final
 
+from sidecar.core.letter_filters import date_of
 from sidecar.core.letters import Letter
 
 _COLUMNS: Final = "{:<12}  {:<20}  {:<16}  {:>6}  {:>8}  {:<28}  {}"
@@ -103,12 +103,8 @@ def plain(value: str | int | bytes | None) -> Any:
 
 
 def moment(unix_ms: int) -> str | None:
-    if unix_ms < 0:
-        return None
-    try:
-        return datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return None
+    date = date_of(unix_ms)
+    return None if date is None else date.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _shown(value: bytes) -> str:

@@ -21,3 +21,11 @@ def positive_number(text: str) -> float:
     if not 0 < number < float("inf"):
         raise ArgumentTypeError(f"{text!r} is not a number above 0")
     return number
+
+
+def seconds(text: str) -> float:
+    """Above 0, and less than a day."""
+    number = positive_number(text)
+    if number >= 86_400:
+        raise ArgumentTypeError(f"{text!r} is a day or more, in seconds")
+    return number

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import Any
 
 from sidecar.cli import tables
 from sidecar.cli.client import Client, add_client_arguments
+from sidecar.cli.numbers import seconds, whole_number
 from sidecar.errors import ExitCode, SidecarError
 
 _SHOWN: dict[str, tuple[str, Callable[[Any], list[str]]]] = {
@@ -27,15 +28,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_client_arguments(parser)
     match parser.get_default("command"):
         case "in-flight":
-            parser.add_argument("--limit", type=int, default=100, metavar="N", help="at most (100)")
+            parser.add_argument(
+                "--limit", type=whole_number, default=100, metavar="N", help="at most (100)"
+            )
             parser.add_argument(
                 "--payload", action="store_true", help="with what the records hold; implies --json"
             )
         case "top":
             parser.add_argument(
-                "--interval", type=_positive, default=1.0, metavar="SECONDS", help="(1)"
+                "--interval", type=seconds, default=1.0, metavar="SECONDS", help="(1)"
             )
-            parser.add_argument("--times", type=int, metavar="N", help="end after so many")
+            parser.add_argument("--times", type=whole_number, metavar="N", help="end after so many")
 
 
 def main(args: Namespace) -> int:
@@ -92,13 +95,3 @@ def _top(client: Client, args: Namespace) -> int:
             time.sleep(args.interval)
     except KeyboardInterrupt:
         return ExitCode.CLEAN
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 86_400:
-        raise ArgumentTypeError(f"must be a number of seconds above 0, not {text!r}")
-    return value

@@ -1,4 +1,5 @@
-"""Dead letters as they lie in their topic: the headers that tell their story, and what to pick.
+"""Dead letters as they lie in their topic: the headers that tell their story, what to pick, and
+what to do with it.
 
 Pure. A letter is a record of a dead-letter topic. Its own headers came first and are in their
 order; behind them stands one set of ours (Told). What lacks ours was written by somebody else: it
@@ -197,3 +198,15 @@ class Selection:
         if self.since_ms is not None and letter.parked_ms < self.since_ms:
             return False
         return self.until_ms is None or letter.parked_ms < self.until_ms
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveOrder:
+    """What a redrive is to send, and how; see kafka.redrive. rate: letters a second."""
+
+    selection: Selection = Selection()
+    to_origin: bool = False
+    rate: float | None = None
+    limit: int | None = None
+    old: bool = False
+    dry_run: bool = False

@@ -22,14 +22,25 @@ from sidecar.admin.server import STOP_SECONDS, AdminServer
 from sidecar.cli import main as command
 from sidecar.errors import SidecarError
 from sidecar.settings import AdminSettings
-from tests.fakes.admin import FakeControl, FakeView, Served, problem, run, serving, with_server
+from tests.fakes.admin import (
+    FakeControl,
+    FakeLetters,
+    FakeView,
+    Served,
+    problem,
+    run,
+    serving,
+    with_server,
+)
 
 DOCUMENT: Final = Path(__file__).parents[2] / "openapi" / "admin.json"
 
 
 def a_server(path: Path | None = None, port: int = 0) -> AdminServer:
     view = FakeView()
-    return AdminServer(AdminSettings(port=port, socket=path), view, FakeControl(view))
+    return AdminServer(
+        AdminSettings(port=port, socket=path), view, FakeControl(view), FakeLetters()
+    )
 
 
 # --- what is told ---------------------------------------------------------------------------------
@@ -250,7 +261,7 @@ def test_default_socket_may_be_missing(tmp_path: Path, caplog: pytest.LogCapture
 
     async def main() -> None:
         view = FakeView()
-        server = AdminServer(unasked, view, FakeControl(view))
+        server = AdminServer(unasked, view, FakeControl(view), FakeLetters())
         assert (await server.start()).socket is None
         await server.stop()
         with pytest.raises(SidecarError, match=str(missing)):
@@ -275,7 +286,7 @@ def test_unknown_host_is_one_clear_line() -> None:
         view = FakeView()
         settings = AdminSettings(host="no.such.host.invalid", port=0, socket=None)
         with pytest.raises(SidecarError, match=r"cannot listen on no\.such\.host\.invalid"):
-            await AdminServer(settings, view, FakeControl(view)).start()
+            await AdminServer(settings, view, FakeControl(view), FakeLetters()).start()
 
     run(main())
 
@@ -300,7 +311,9 @@ def test_stop_waits_for_nobody() -> None:
 
     async def main() -> None:
         view = FakeView()
-        server = AdminServer(AdminSettings(port=0, socket=None), view, FakeControl(view))
+        server = AdminServer(
+            AdminSettings(port=0, socket=None), view, FakeControl(view), FakeLetters()
+        )
         address = await server.start()
         waits = b"GET /v1/drained?wait_seconds=60 HTTP/1.1\r\nHost: localhost\r\n\r\n"
         writers = []

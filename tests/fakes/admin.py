@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ import httpx
 import uvloop
 
 from sidecar.admin.server import Address, AdminServer
+from sidecar.core.letters import By, Letter, Origin, RedriveOrder, Selection
 from sidecar.errors import Conflict, NotFound
 from sidecar.model import Guarantee
 from sidecar.settings import AdminSettings
@@ -35,6 +37,8 @@ from sidecar.status import (
     RateLimitStatus,
     RecordAction,
     RecordPlace,
+    RedriveState,
+    RedriveStatus,
     RouteState,
     RouteStatus,
     Status,
@@ -84,6 +88,38 @@ PARTITION: Final = PartitionStatus(
     oldest_offset=42,
     oldest_age_seconds=1.5,
     delay_seconds=None,
+)
+LETTER: Final = Letter(
+    topic="orders.dlq",
+    partition=0,
+    offset=17,
+    parked_ms=1_767_355_200_000,
+    key=b"k\xff",
+    value=b"v" * 2000,
+    headers=[("h", None), ("i", b"1")],
+    origin=Origin("orders", 3, 42, -1),
+    group="billing",
+    reason="rejected",
+    detail="status 422",
+    status=422,
+    attempts=1,
+    first_attempt_ms=1_767_355_199_000,
+    last_attempt_ms=1_767_355_199_000,
+    answer=b"no such customer",
+)
+REDRIVE: Final = RedriveStatus(
+    route="orders",
+    state=RedriveState.RUNNING,
+    dry_run=False,
+    started_at=NOON,
+    ended_at=None,
+    letters=10,
+    to={"orders.billing.retry.0s": 10},
+    reasons={"rejected": 10},
+    refused=0,
+    refused_first=[],
+    too_old=0,
+    error=None,
 )
 
 
@@ -198,15 +234,71 @@ class FakeControl:
         self.level = level
 
 
+class FakeLetters:
+    """Tells of one letter, remembers what it was asked for, and fails as it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+        self.letter_there: Letter = LETTER
+        self.last: RedriveStatus | None = None
+        self.refusal: Exception | None = None
+
+    def _ask(self, *what: object) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.asked.append(what)
+
+    async def list(
+        self, route: str, selection: Selection, limit: int, *, oldest: bool, payload_bytes: int
+    ) -> list[Letter]:
+        self._ask("list", route, selection, limit, oldest, payload_bytes)
+        return [self.letter_there]
+
+    async def count(
+        self, route: str, selection: Selection, by: By
+    ) -> Counter[str | int | bytes | None]:
+        self._ask("count", route, selection, by)
+        return Counter({by.of(self.letter_there): 3, None: 1})
+
+    async def letter(
+        self, route: str, partition: int, offset: int, *, payload_bytes: int
+    ) -> Letter | None:
+        self._ask("letter", route, partition, offset, payload_bytes)
+        return self.letter_there if offset == self.letter_there.offset else None
+
+    def redrive(self, route: str, order: RedriveOrder) -> RedriveStatus:
+        self._ask("redrive", route, order)
+        self.last = replace(REDRIVE, route=route, dry_run=order.dry_run)
+        return self.last
+
+    def redriven(self, route: str) -> RedriveStatus | None:
+        self._ask("redriven", route)
+        return self.last
+
+    def stop_redrive(self, route: str) -> RedriveStatus:
+        self._ask("stop", route)
+        if self.last is None:
+            raise Conflict(f"no redrive of route {route} is under way")
+        self.last = replace(self.last, state=RedriveState.STOPPING)
+        return self.last
+
+
 class Served:
-    """A server that runs, its view and control, and a client of it.
+    """A server that runs, its view, control and letters, and a client of it.
 
     change sends the token, and JSON if there is any.
     """
 
-    def __init__(self, control: FakeControl, address: Address, client: httpx.AsyncClient) -> None:
+    def __init__(
+        self,
+        control: FakeControl,
+        letters: FakeLetters,
+        address: Address,
+        client: httpx.AsyncClient,
+    ) -> None:
         self.view = control.view
         self.control = control
+        self.letters = letters
         self.address = address
         self.client = client
 
@@ -232,11 +324,12 @@ async def serving(
     access = {"token": TOKEN} if settings is None else settings
     control = FakeControl(FakeView())
     admin = AdminSettings(port=0, socket=socket_path, **access)
-    server = AdminServer(admin, control.view, control, **more)
+    letters = FakeLetters()
+    server = AdminServer(admin, control.view, control, letters, **more)
     address = await server.start()
     try:
         async with httpx.AsyncClient(base_url=address.url, trust_env=False, timeout=10) as client:
-            yield Served(control, address, client)
+            yield Served(control, letters, address, client)
     finally:
         await server.stop()
 
