@@ -55,7 +55,10 @@ class Operations:
         changed.generation += 1
 
     def reset_breaker(self, route: str) -> bool:
-        return self._running(route).reset_breaker()
+        changed = self._running(route)
+        reset = changed.reset_breaker()
+        changed.generation += reset
+        return reset
 
     def treat_record(
         self, route: str, action: RecordAction, topic: str, partition: int, offset: int

@@ -117,7 +117,9 @@ class Runtime:
             log.warning("%s again: cutting what is not finished", reason)
             self._cut.set()
         else:
-            log.info("%s: draining within %g s", reason, self.settings.drain_seconds)
+            parking = sum(route.waits_to_be_parked for route in self.routes)
+            waits = f"; {parking} records wait to be parked or moved" if parking else ""
+            log.info("%s: draining within %g s%s", reason, self.settings.drain_seconds, waits)
             self._asked_to_stop = True
             self._stopping.set()
 

@@ -244,6 +244,7 @@ class PayloadStatus:
 class ExecutingRecord:
     """A record that an executor holds: how long since it was fetched, and since its request began.
 
+    topic, partition and offset are the original ones, also after a retry topic or a redrive.
     attempt: which request this is, 1 for the first. payload: only where it was asked for.
     """
 

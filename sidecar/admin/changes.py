@@ -40,6 +40,11 @@ def etag(route: RouteStatus) -> str:
     return f'"{route.generation}"'
 
 
+def etag_of_all(view: View) -> str:
+    """Changes whenever an operator changes any route."""
+    return f'"{"-".join(str(route.generation) for route in view.routes())}"'
+
+
 class Change:
     """A change that the one who asks may make."""
 
@@ -78,15 +83,18 @@ class Change:
         )
 
     def check_match(self, route: RouteStatus) -> None:
-        """Raises 412 where the one who asks has read an older state of the route."""
+        self.check_tag(etag(route), "the route")
+
+    def check_tag(self, now: str, what: str) -> None:
+        """Raises 412 where the one who asks has read an older state; now: the ETag as it is."""
         if self._if_match is None:
             return
         tags = {tag.strip() for tag in self._if_match.split(",")}
-        if not tags & {"*", etag(route)}:
+        if not tags & {"*", now}:
             raise HTTPException(
                 412,
-                "somebody changed the route since you read it; read it again",
-                headers={"etag": etag(route)},
+                f"somebody changed {what} since you read it; read it again",
+                headers={"etag": now},
             )
 
 

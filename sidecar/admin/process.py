@@ -5,11 +5,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from sidecar.admin.asked import AskedControl
-from sidecar.admin.changes import AskedChange
+from sidecar.admin.changes import AskedChange, etag_of_all
 from sidecar.admin.health import LONGEST_WAIT_SECONDS, Drained
 
 router = APIRouter(prefix="/v1", tags=["process"])
@@ -45,20 +45,32 @@ async def drain(
         ),
     ] = 0.0,
 ) -> Drained:
-    """As SIGTERM does. A second time changes nothing, it waits as well."""
+    """As SIGTERM does. A second time changes nothing, it waits as well.
+
+    If-Match takes the ETag of /v1/status.
+    """
+    change.check_tag(etag_of_all(change.view), "a route")
     change.tell("drain", "running", "draining")
     change.control.drain()
     return Drained(await change.view.wait_drained(wait_seconds))
 
 
 @router.get("/log-level", summary="How much is logged")
-async def log_level(control: AskedControl) -> LogLevel:
-    return LogLevel(level=Level(control.log_level()))
+async def log_level(control: AskedControl, response: Response) -> LogLevel:
+    level = control.log_level()
+    response.headers["etag"] = _etag(level)
+    return LogLevel(level=Level(level))
 
 
 @router.put("/log-level", summary="Change how much is logged")
-async def set_log_level(change: AskedChange, wanted: LogLevel) -> LogLevel:
+async def set_log_level(change: AskedChange, wanted: LogLevel, response: Response) -> LogLevel:
     before = change.control.log_level()
+    change.check_tag(_etag(before), "the log level")
     change.control.set_log_level(wanted.level.value)
     change.tell("log level", before, wanted.level)
+    response.headers["etag"] = _etag(wanted.level.value)
     return wanted
+
+
+def _etag(level: str) -> str:
+    return f'"{level}"'

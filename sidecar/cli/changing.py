@@ -119,10 +119,16 @@ def _record(client: Client, args: Namespace) -> Any:
     topic, partition, offset = args.coordinates
     name = args.route
     if name is None:
-        owners = {
+        lying = {
             each["route"]
             for each in client.get("/v1/partitions")
             if (each["topic"], each["partition"]) == (topic, int(partition))
+        }
+        where = (topic, int(partition), int(offset))
+        owners = lying or {  # one that came back lies elsewhere
+            each["route"]
+            for each in client.get("/v1/in-flight", limit=10_000)
+            if (each["topic"], each["partition"], each["offset"]) == where
         }
         if len(owners) > 1:
             raise ConfigError([Problem("--route", f"which one: {', '.join(sorted(owners))}?")])

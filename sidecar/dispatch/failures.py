@@ -71,8 +71,8 @@ class Owner(Protocol):
     def settle(self, entry: InFlight) -> None:
         """The record is done for good."""
 
-    def leave(self, entry: InFlight) -> None:
-        """The record is not in flight any more, and not done."""
+    def give_back(self, entry: InFlight) -> None:
+        """The record is not in flight here any more, and not done: whoever is next repeats it."""
 
     def waits_again(self) -> None:
         """A record is buffered that was not delivered."""
@@ -254,7 +254,7 @@ class Failures:
     def _wait_for_app(self, entry: InFlight) -> None:
         """No attempt is counted; another record of another partition may be the next trial."""
         if self._owner.goes_back(entry):
-            self._owner.leave(entry)
+            self._owner.give_back(entry)
         elif self._breaker.state is State.UP:
             self.delay(entry, self.schedule.backoff(entry.tries))
         else:
@@ -263,7 +263,7 @@ class Failures:
 
     def _wait_to_be_judged(self, entry: InFlight) -> None:
         if self._owner.goes_back(entry):
-            self._owner.leave(entry)
+            self._owner.give_back(entry)
         else:
             self.delay(entry, max(SUSPECT_SECONDS, self.schedule.backoff(entry.tries)))
 
@@ -317,7 +317,7 @@ class Failures:
 
     def _try_again(self, entry: InFlight, result: Result) -> None:
         if self._owner.goes_back(entry):
-            self._owner.leave(entry)
+            self._owner.give_back(entry)
             return
         wait = self.schedule.backoff(entry.tries)
         if isinstance(result, Answer) and result.retry_after is not None:
@@ -349,7 +349,7 @@ class Failures:
                 )
                 self._owner.settle(entry)
             case OnExhausted.HALT | OnExhausted.RETRY_FOREVER if self._owner.goes_back(entry):
-                self._owner.leave(entry)
+                self._owner.give_back(entry)
             case OnExhausted.HALT:
                 self.halted = f"{entry.record}: {describe(result)}"
                 self._log.error("halted until resumed, %s", self.halted)

@@ -219,6 +219,7 @@ class Route:
         self.trouble = ""  # what the fetch thread last reported
         self.trouble_at = 0.0
         self.lost_records: list[Record] = []  # cut at the end of a drain (at_most_once)
+        self._given_back = 0  # failed in the drain, and left to the next start
         self._fetch_error: BaseException | None = None
         self._revocations = Revocations(scheduler, self._log, self._answer_revocation)
         self._open_revocations = self._revocations.open
@@ -289,8 +290,8 @@ class Route:
         if not self._keeps:
             self.lost_records += [entry.record for entry in unfinished]
             self.counters.lost += len(unfinished)
-        elif unfinished:
-            self._log.warning("%d records are not finished and will be repeated", len(unfinished))
+        elif repeated := len(unfinished) + self._given_back:
+            self._log.warning("%d records are not finished and will be repeated", repeated)
         self._leave_all(unfinished)
         self.phase = Phase.LEAVING
         self._stop_timers()
@@ -631,7 +632,7 @@ class Route:
 
     @property
     def nothing_to_try(self) -> bool:
-        return self.in_flight <= self.failures.waiting + len(self._parker)
+        return self.in_flight <= self.waits_to_be_parked
 
     def fetch_one_to_try(self, wanted: bool) -> None:
         self._places.starved = wanted
@@ -697,6 +698,10 @@ class Route:
         if self.phase is _DRAINING:
             self._scheduler.call_soon(self._check_drained)  # the executor is not free yet
 
+    def give_back(self, entry: InFlight) -> None:
+        self._given_back += self.phase is _DRAINING
+        self.leave(entry)
+
     def _leave_all(self, entries: Iterable[InFlight]) -> None:
         for entry in entries:
             self.leave(entry)
@@ -724,7 +729,7 @@ class Route:
 
     @property
     def delayed(self) -> int:
-        return len(self._delays) + len(self._parker) + self.failures.waiting
+        return len(self._delays) + self.waits_to_be_parked
 
     @property
     def in_flight(self) -> int:
@@ -767,6 +772,11 @@ class Route:
     def startable(self) -> int:
         """Buffered records that an executor could take now."""
         return len(self._ready) + len(self.suspects)
+
+    @property
+    def waits_to_be_parked(self) -> int:
+        """Records that go on to another topic, or will once they may."""
+        return len(self._parker) + self.failures.waiting
 
     @property
     def oldest(self) -> float | None:

@@ -132,9 +132,9 @@ def executing_records(
     return [
         ExecutingRecord(
             route=route.settings.name,
-            topic=entry.record.topic,
-            partition=entry.record.partition,
-            offset=entry.record.offset,
+            topic=original.topic,
+            partition=original.partition,
+            offset=original.offset,
             attempt=entry.tries + entry.record.attempts,
             age_seconds=now.age(entry.received_at),
             executing_seconds=now.age(holder.started_at),
@@ -143,6 +143,7 @@ def executing_records(
         for holder, entry in islice(
             ((holder, entry) for holder in holders for entry in holder.entries), limit
         )
+        for original in (entry.record.original,)
     ]
 
 
@@ -223,8 +224,8 @@ def _stopped_by_app(route: Route, now: Now) -> Iterator[Cause]:
     if breaker.state is State.WAITING:
         step = "start the app, or see that it listens at the target; nothing is fetched until then"
         yield Cause(CauseName.WAITING_FOR_APP, since, error, step)
-    elif breaker.state is not State.UP:
-        yield _held(route, now)
+    elif breaker.state is State.HELD or (breaker.state is State.TRIAL and route.in_flight):
+        yield _held(route, now)  # reachable and with nothing to try, it is not stopped
     if (left_at := route.membership.left_at) is not None:
         yield Cause(
             CauseName.LEFT_GROUP,

@@ -44,15 +44,21 @@ T = TypeVar("T")
 
 
 class LetterDesk:
-    """embedded: the brokers are of the process itself, which knows no transactions.
+    """embedded: the broker is one in the process itself, which knows no transactions.
 
-    tell takes a function of the loop, from any thread.
+    tell brings a call from any thread to the loop.
     """
 
     def __init__(
-        self, settings: Settings, tell: Callable[..., None], *, embedded: bool = False
+        self,
+        settings: Settings,
+        tell: Callable[..., None],
+        *,
+        embedded: bool = False,
+        open_box: Callable[[Settings, RouteSettings, Event, int], Letterbox] | None = None,
     ) -> None:
         self._settings = settings
+        self._open = open_box or CourteousBox
         self._routes: Final = {route.name: route for route in settings.routes}
         self._tell = tell
         self._embedded = embedded
@@ -91,7 +97,7 @@ class LetterDesk:
             found: T | None = None
             failure: BaseException | None = None
             try:
-                with _CourteousBox(self._settings, route, cut, payload_bytes) as box:
+                with self._open(self._settings, route, cut, payload_bytes) as box:
                     found = look(box)
             except Exception as error:  # noqa: BLE001 - raised again, where it was asked
                 failure = error
@@ -173,7 +179,7 @@ class LetterDesk:
         return route
 
 
-class _CourteousBox(Letterbox):
+class CourteousBox(Letterbox):
     """A letterbox that can be cut, and never reads for long at a stretch.
 
     payload_bytes: of each part of what a letter holds, one more where there is more; None: all.
@@ -250,7 +256,7 @@ class _Running:
     def _run(self) -> None:
         order = self._order
         try:
-            with _CourteousBox(self._settings, self._route, self._stop) as box:
+            with CourteousBox(self._settings, self._route, self._stop) as box:
                 redrive = Redrive(
                     box,
                     order.selection,

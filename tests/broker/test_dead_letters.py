@@ -350,6 +350,9 @@ def test_letters_are_listed_shown_and_counted(
     assert [each["origin"]["offset"] for each in oldest] == list(range(9))
     assert [each["origin"]["offset"] for each in oldest if each["redriven"]] == [2]
 
+    assert main(post.command("list", "--reason", "ood")) == 0
+    assert "the reasons there are: even (4), odd (4)" in capsys.readouterr().err
+
     assert main(post.command("list")) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + 8

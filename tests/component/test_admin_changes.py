@@ -210,6 +210,21 @@ async def test_two_operators_do_not_overwrite_each_other_unseen(served: Served) 
         assert (await served.change("PUT", path, {"count": 6}, if_match=tags)).status_code == 200
 
 
+@every_change
+def test_every_change_heeds_if_match(method: str, path: str, body: Any) -> None:
+    async def main() -> None:
+        async with serving() as served:
+            problem(await served.change(method, path, body, if_match='"old"'), 412)
+            assert served.control.asked == []
+            assert served.control.level == "info"
+            read = path if path == "/v1/log-level" else "/v1/status"
+            seen = (await served.get(read)).headers["etag"]
+            answer = await served.change(method, path, body, if_match=seen)
+            assert answer.status_code == 200
+
+    run(main())
+
+
 def test_every_change_is_a_line_of_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever the log level; refused ones are none."""
 

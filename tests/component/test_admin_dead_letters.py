@@ -105,32 +105,29 @@ async def test_counts_come_by_what_is_asked(served: Served) -> None:
     assert [each[3] for each in served.letters.asked] == [By.REASON, By.STATUS]
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "limit=0",
-        "limit=-1",
-        "limit=1e9",
-        "limit=x",
-        "limit=1001",
-        "status=999",
-        "status=500-400",
-        "since=yesterday",
-        "until=2026-13-01",
-        "payload=maybe",
-        "reson=timeout",
-        "reason=" + "&reason=x" * 51,
-        "key=base64:!",
-    ],
-)
-def test_nonsense_is_refused_in_one_sentence(query: str) -> None:
-    async def main() -> None:
-        async with serving() as served:
-            told = problem(await served.get(f"{LETTERS}?{query}", headers=TOKEN_SENT), 422)
-            assert "\n" not in told
-            assert served.letters.asked == []
+NONSENSE = [
+    "limit=0",
+    "limit=-1",
+    "limit=1e9",
+    "limit=x",
+    "limit=1001",
+    "status=999",
+    "status=500-400",
+    "since=yesterday",
+    "until=2026-13-01",
+    "payload=maybe",
+    "reson=timeout",
+    "reason=" + "&reason=x" * 51,
+    "key=base64:!",
+]
 
-    run(main())
+
+@with_server
+async def test_nonsense_is_refused_in_one_sentence(served: Served) -> None:
+    for query in NONSENSE:
+        told = problem(await served.get(f"{LETTERS}?{query}", headers=TOKEN_SENT), 422)
+        assert "\n" not in told
+    assert served.letters.asked == []
 
 
 @with_server
@@ -149,35 +146,32 @@ async def test_a_redrive_is_begun_followed_and_ended(served: Served) -> None:
     assert (await served.change("DELETE", REDRIVE)).json()["state"] == "stopping"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        '{"rate": 0}',
-        '{"rate": NaN}',
-        '{"rate": 1e9}',
-        '{"rate": "x"}',
-        '{"limit": true}',
-        '{"limit": 0}',
-        '{"limit": 1.5}',
-        '{"to_origin": 1}',
-        '{"status": [500]}',
-        '{"since": 5}',
-        '{"key": [7]}',
-        '{"reason": "timeout"}',
-        '{"origin": true}',
-        "[]",
-        "",
-    ],
-)
-def test_a_redrive_of_nonsense_is_refused(body: str) -> None:
-    async def main() -> None:
-        async with serving() as served:
-            headers = {**TOKEN_SENT, "content-type": "application/json"}
-            answer = await served.client.post(REDRIVE, content=body, headers=headers)
-            assert "\n" not in problem(answer, 422)
-            assert served.letters.asked == []
+NO_REDRIVE = [
+    '{"rate": 0}',
+    '{"rate": NaN}',
+    '{"rate": 1e9}',
+    '{"rate": "x"}',
+    '{"limit": true}',
+    '{"limit": 0}',
+    '{"limit": 1.5}',
+    '{"to_origin": 1}',
+    '{"status": [500]}',
+    '{"since": 5}',
+    '{"key": [7]}',
+    '{"reason": "timeout"}',
+    '{"origin": true}',
+    "[]",
+    "",
+]
 
-    run(main())
+
+@with_server
+async def test_a_redrive_of_nonsense_is_refused(served: Served) -> None:
+    headers = {**TOKEN_SENT, "content-type": "application/json"}
+    for body in NO_REDRIVE:
+        answer = await served.client.post(REDRIVE, content=body, headers=headers)
+        assert "\n" not in problem(answer, 422)
+    assert served.letters.asked == []
 
 
 @with_server
@@ -194,30 +188,24 @@ async def test_an_unknown_route_is_answered_with_those_there_are(served: Served)
     assert "did you mean orders?" in problem(await served.change("POST", other, {}), 404)
 
 
-@pytest.mark.parametrize(
-    ("refusal", "status"),
-    [
+@with_server
+async def test_what_cannot_be_done_says_why(served: Served) -> None:
+    for refusal, status in (
         (Busy("somebody else reads"), 429),
         (SourceError("the brokers are away"), 503),
         (NotFound("no dead_letter topic"), 404),
         (Conflict("a redrive is under way"), 409),
         (SidecarError("progress of another topic"), 409),
-    ],
-)
-def test_what_cannot_be_done_says_why(refusal: Exception, status: int) -> None:
-    async def main() -> None:
-        async with serving() as served:
-            served.letters.refusal = refusal
-            for answer in (
-                await served.get(LETTERS),
-                await served.get(f"{LETTERS}/count"),
-                await served.get(f"{LETTERS}/0/17"),
-                await served.change("POST", REDRIVE, {}),
-            ):
-                assert problem(answer, status) == str(refusal)
-                assert ("retry-after" in answer.headers) == (status in (429, 503))
-
-    run(main())
+    ):
+        served.letters.refusal = refusal
+        for answer in (
+            await served.get(LETTERS),
+            await served.get(f"{LETTERS}/count"),
+            await served.get(f"{LETTERS}/0/17"),
+            await served.change("POST", REDRIVE, {}),
+        ):
+            assert problem(answer, status) == str(refusal)
+            assert ("retry-after" in answer.headers) == (status in (429, 503))
 
 
 def test_the_audit_log_tells_what_is_sent_but_no_key(caplog: pytest.LogCaptureFixture) -> None:

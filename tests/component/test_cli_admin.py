@@ -154,6 +154,7 @@ def test_drain_waits_and_tells_if_it_was_not_done(ask: Ask) -> None:
         ("executors -1", 1, "refused (422)"),
         ("executors 1e9", 2, "no number"),
         ("executors orders x", 2, "no number"),
+        ("executors many", 2, "'many' is neither a value nor a route; the routes are orders"),
         ("executors a b c", 2, "takes a route and a value"),
         ("executors order 5", 1, "did you mean orders?"),
         ("rate-limit 0", 1, "refused (422)"),
@@ -186,7 +187,9 @@ def test_by_tcp_a_change_needs_the_token(
     file = tmp_path / "token"
     file.write_text("wrong\n", encoding="utf-8")
     assert ask("pause", f"--token-file={file}", by="url")[0] == 1
-    assert ask("pause", f"--token-file={tmp_path}/none", by="url")[0] == 2
+    code, _, err = ask("pause", f"--token-file={tmp_path}/none", by="url")
+    assert code == 2
+    assert f"--token-file: {tmp_path}/none: No such file" in err
 
 
 def test_who_cannot_be_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from sidecar.core.retry_mark import RETRY_MARK, RetryMark, marked, read_mark
-from sidecar.dispatch.status import Now, partition_statuses, route_status
+from sidecar.dispatch.status import Now, executing_records, partition_statuses, route_status
 from sidecar.model import OnExhausted, Partition
 from sidecar.settings import BatchSettings, RetrySettings, RetryTopicSettings
 from sidecar.status import CauseName, RecordAction, RecordPlace
@@ -56,6 +56,18 @@ def test_a_record_that_always_fails_goes_through_all_tiers_and_is_parked() -> No
     assert RETRY_MARK not in dict(parked.headers)
     assert member.route.counters.retried_later == 3
     assert member.route.counters.rebalances == 0
+
+
+def test_what_came_back_executes_under_its_original_coordinates() -> None:
+    def fails_once(request: Request) -> Reply:
+        return answer(500) if request.attempt < 3 else HANG
+
+    world = World(retry=tiers(1), behave=fails_once, timeout_seconds=1000.0)
+    world.produce(3)
+    world.run_until(lambda: any(each.attempt == 3 for each in world.requests))
+    (first, *_) = executing_records(world.members[0].route, Now(world.now, 0.0), 10)
+    assert (first.topic, first.attempt) == (TOPIC, 3)
+    assert first.offset in range(3)
 
 
 def test_one_attempt_is_all_that_each_tier_gives_and_success_ends_it() -> None:

@@ -164,6 +164,19 @@ def test_held_is_told_since_when() -> None:
     assert rig.status.availability.state is AppState.HELD
 
 
+def test_a_reachable_app_with_nothing_to_try_is_no_cause() -> None:
+    """After an outage a route without records waits for the next one, which tells."""
+    rig = running()
+    rig.receive(0)
+    rig.answer(0, DOWN)
+    assert rig.causes == [CauseName.HELD]
+    rig.route.lost([rig.orders])
+    rig.scheduler.advance(1.0)
+    rig.delivery.answer_probe(None)
+    assert (rig.status.in_flight, rig.status.availability.state) == (0, AppState.TRIAL)
+    assert rig.causes == []
+
+
 def test_busy_executors_are_a_cause_only_when_records_wait() -> None:
     rig = running()
     rig.receive(0, 1)

@@ -66,6 +66,19 @@ def test_the_end_of_a_drain_cuts_and_the_record_comes_again() -> None:
     world.run_until(lambda: world.lag() == 0)
 
 
+def test_a_record_that_fails_in_a_drain_is_told_to_be_repeated(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its attempt ends at the deadline, nothing is cut, and the log says what is left."""
+    world = World(timeout_seconds=5.0, behave=lambda request: HANG)
+    world.produce(1)
+    world.run_until(lambda: len(world.requests) == 1)
+    world.members[0].drain(cut_after=20.0)
+    world.run_until(lambda: not world.running)
+    assert world.committed().offset == 0
+    assert "1 records are not finished and will be repeated" in caplog.text
+
+
 def test_a_cut_acknowledges_nothing() -> None:
     """LIFE-3: no commit, no dead letter, and the record comes first after the restart."""
     world = World(

@@ -1,0 +1,160 @@
+"""The letter desk: who may read, for how long, and what is refused before a broker is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from threading import Event
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from sidecar.core.letters import By, Letter, RedriveOrder, Selection
+from sidecar.errors import Busy, Conflict, NotFound, SidecarError, SourceError
+from sidecar.kafka import letter_desk
+from sidecar.kafka.letter_desk import LetterDesk
+from sidecar.settings import RouteSettings, Settings
+
+
+def settings() -> Settings:
+    def route(name: str, **more: Any) -> dict[str, Any]:
+        return {"name": name, "topics": [name], "target": "http://127.0.0.1:1/", **more}
+
+    dead = {"dead_letter": {"topic": "dead"}}
+    tree: dict[str, Any] = {
+        "kafka": {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"},
+        "routes": [
+            route("orders", **dead),
+            route("plain"),
+            route("lossy", guarantee="at_most_once", loss_budget=10, **dead),
+        ],
+    }
+    return Settings(**tree)
+
+
+class Box:
+    """Is asked for letters, and has none before it is let go or cut."""
+
+    failure: Exception | None = None
+
+    def __init__(self, cut: Event, let_go: Event) -> None:
+        self._cut = cut
+        self._let_go = let_go
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        pass
+
+    def newest(self, _selection: Selection, _limit: int) -> list[Letter]:
+        if self.failure is not None:
+            raise self.failure
+        while not self._let_go.is_set() and not self._cut.is_set():
+            self._let_go.wait(0.01)
+        return []
+
+
+class Stage:
+    def __init__(self, **more: Any) -> None:
+        self.let_go = Event()
+        self.failure: Exception | None = None
+        loop = asyncio.get_running_loop()
+        self.desk = LetterDesk(settings(), loop.call_soon_threadsafe, open_box=self._open, **more)
+
+    def _open(self, _settings: Settings, _route: RouteSettings, cut: Event, _size: int) -> Any:
+        box = Box(cut, self.let_go)
+        box.failure = self.failure
+        return box
+
+    async def list(self, route: str = "orders") -> Any:
+        return await self.desk.list(route, Selection(), 1, oldest=False, payload_bytes=0)
+
+
+def on_a_loop(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    def wrapped() -> None:
+        asyncio.run(test())  # type: ignore[arg-type]
+
+    wrapped.__name__, wrapped.__doc__ = test.__name__, test.__doc__
+    return wrapped
+
+
+@on_a_loop
+async def test_one_reads_at_a_time() -> None:
+    stage = Stage()
+    first = asyncio.create_task(stage.list())
+    await asyncio.sleep(0)
+    with pytest.raises(Busy, match="one at a time"):
+        await stage.list("lossy")
+    stage.let_go.set()
+    assert await first == []
+    assert await stage.list("lossy") == []
+
+
+def test_who_reads_for_too_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And told what to do; the next one can read."""
+    monkeypatch.setattr(letter_desk, "READ_SECONDS", 0.05)
+
+    async def main() -> None:
+        stage = Stage()
+        with pytest.raises(SourceError, match="ask for less"):
+            await stage.list()
+        stage.let_go.set()
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    assert await stage.list() == []
+                except Busy:
+                    await asyncio.sleep(0)
+                else:
+                    break
+
+    asyncio.run(main())
+
+
+@on_a_loop
+async def test_what_goes_wrong_is_raised_where_it_was_asked() -> None:
+    stage = Stage()
+    for failure in (SourceError("away"), SidecarError("unreadable"), RuntimeError("a bug")):
+        stage.failure = failure
+        with pytest.raises(type(failure), match=str(failure)):
+            await stage.list()
+    stage.failure = None
+    stage.let_go.set()
+    assert await stage.list() == []
+
+
+@on_a_loop
+async def test_what_cannot_be_done_is_refused_at_once() -> None:
+    stage = Stage()
+    for name, reason in (("plain", "no dead_letter"), ("nothing", "no route")):
+        with pytest.raises(NotFound, match=reason):
+            await stage.list(name)
+        with pytest.raises(NotFound, match=reason):
+            stage.desk.redrive(name, RedriveOrder())
+    with pytest.raises(Conflict, match="to_origin"):
+        stage.desk.redrive("lossy", RedriveOrder())
+    with pytest.raises(Conflict, match="no redrive"):
+        stage.desk.stop_redrive("orders")
+    assert stage.desk.redriven("orders") is None
+    with pytest.raises(Conflict, match="embedded"):
+        await Stage(embedded=True).desk.count("orders", Selection(), By.REASON)
+
+
+@on_a_loop
+async def test_stopped_it_begins_nothing_and_cuts_who_reads() -> None:
+    stage = Stage()
+    reading = asyncio.create_task(stage.list())
+    await asyncio.sleep(0)
+    await stage.desk.close()
+    assert await reading == []
+    with pytest.raises(Conflict, match="ending"):
+        await stage.list()
+    with pytest.raises(Conflict, match="ending"):
+        stage.desk.redrive("orders", RedriveOrder())
