@@ -19,7 +19,7 @@ FUZZ_ARGS ?=
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(STAMP) ## Run everything in one process: broker, toy application, load
@@ -53,6 +53,10 @@ chaos: $(STAMP) ## Long runs with brokers, applications and sidecars killed unde
 .PHONY: fuzz
 fuzz: $(STAMP) ## Feed what reads answers with spoiled ones for ten minutes
 	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
+
+.PHONY: fuzz-api
+fuzz-api: $(STAMP) ## Feed the admin API of a running sidecar with what its description allows, and not
+	SCHEMATHESIS_EXAMPLES=200 $(BIN)/pytest --timeout 3600 tests/broker/test_admin_described.py
 
 .PHONY: bench
 bench: $(STAMP) ## Measure cost per message, latency, head of line, isolation, memory, start

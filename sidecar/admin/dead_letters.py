@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from sidecar.admin.access import Access
 from sidecar.admin.changes import AskedChange, find_route
 from sidecar.admin.letters import Letters
-from sidecar.admin.routes import Name
+from sidecar.admin.routes import Name, Whole
 from sidecar.core.answers import parse_statuses
 from sidecar.core.letter_filters import AGO, date_of, key_text, parse_key, parse_moment
 from sidecar.core.letters import By, Letter, RedriveOrder, Selection
@@ -130,7 +130,7 @@ class WantedRedrive(Filters):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    limit: int | None = Field(default=None, ge=1, le=10**12, description="so many at most")
+    limit: Whole | None = Field(default=None, ge=1, le=10**12, description="so many at most")
     rate: float | None = Field(
         default=None, ge=0.01, le=1_000_000, allow_inf_nan=False, description="letters per second"
     )

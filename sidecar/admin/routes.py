@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from sidecar.admin.asked import AskedView
 from sidecar.admin.changes import AskedChange, etag, find_route
@@ -30,6 +30,14 @@ router = APIRouter(prefix="/v1/routes", tags=["routes"])
 Name = Annotated[str, Path(description="the route's name", examples=["orders"])]
 
 
+def _whole(value: object) -> object:
+    """20.0 is a whole number in JSON."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+
+
 class Wanted(BaseModel):
     """A body: nothing is converted, and nothing unknown is passed over."""
 
@@ -39,13 +47,13 @@ class Wanted(BaseModel):
 class WantedExecutors(Wanted):
     """How many requests may run at once."""
 
-    count: int = Field(ge=0, le=10_000, description="0 dispatches nothing", examples=[20])
+    count: Whole = Field(ge=0, le=10_000, description="0 dispatches nothing", examples=[20])
 
 
 class WantedThreshold(Wanted):
     """How many records may be in flight."""
 
-    threshold: int = Field(ge=1, le=1_000_000, description="in records", examples=[1000])
+    threshold: Whole = Field(ge=1, le=1_000_000, description="in records", examples=[1000])
 
 
 class WantedRateLimit(Wanted):

@@ -139,7 +139,8 @@ async def test_executors_are_changed_and_reported(served: Served) -> None:
         "busy": 2,
     }
     assert (await served.get(path)).json() == answer.json()
-    assert served.control.asked == [("executors", "orders", 50)]
+    assert (await served.change("PUT", path, {"count": 20.0})).json()["wanted"] == 20
+    assert served.control.asked == [("executors", "orders", 50), ("executors", "orders", 20)]
 
 
 @with_server
