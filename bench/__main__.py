@@ -27,6 +27,7 @@ MEASURES: dict[str, tuple[Callable[[int, float], list[Row]], int]] = {
     "scaling": (cost.scaling, 2),
     "head-of-line": (latency.head_of_line, 2),
     "isolation": (latency.isolation, 8),
+    "attacked": (latency.attacked, 3),
     "added-latency": (latency.added_latency, 3),
     "memory": (footprint.memory, 1),
     "start": (footprint.start, 9),

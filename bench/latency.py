@@ -3,6 +3,7 @@
 * open-loop: a steady load whatever becomes of it, with and without records that take 10 s.
 * head-of-line: the same into a single partition, and what a sequential consumer makes of it.
 * isolation: one route alone, and beside another whose application hangs.
+* attacked: one route alone, and while clients do their worst to the admin surface.
 * added-latency: at a tenth of the load, against a consumer that does nothing.
 
 Nothing is pinned: load and broker alone fill a core, and a queue there would be all that is seen.
@@ -222,6 +223,58 @@ def _isolation(kafka: KafkaCluster, seconds: float, run: str, *, hangs: bool) ->
             "records": count,
             "lost": journals[1].judge(range(count)).lost,
             **_counted(journals[1], rate, count),
+        }
+
+
+# --- the admin surface attacked ---------------------------------------------------------------
+
+
+def attacked(rounds: int, share: float) -> list[Row]:
+    """500 records/s, alone and while the admin surface is attacked (bench/attack.py): 500 idle
+    connections, slow heads and bodies, huge ones, clients that read nothing, four that ask at once
+    again.
+    """
+    with KafkaCluster() as kafka:
+        pairs = [
+            (
+                _attacked(kafka, 20 * share, f"{number}-alone", attack=False),
+                _attacked(kafka, 20 * share, f"{number}-attacked", attack=True),
+            )
+            for number in range(rounds)
+        ]
+    return compared(pairs, ("p50_ms", "p99_ms"), ("lost",))
+
+
+def _attacked(kafka: KafkaCluster, seconds: float, run: str, *, attack: bool) -> Row:
+    kafka.create_topic(run, PARTITIONS)
+    directory = _directory()
+    journal = Journal(directory / "journal")
+    rate = 500.0
+    count = int(rate * (seconds + UNCOUNTED_SECONDS))
+    with Scene(directory) as scene:
+        port = scene.app(directory / "journal")
+        sidecar = _sidecar(scene, kafka, run, [route(run, port, executors=16)])
+        attacker = None
+        if attack:
+            command = [sys.executable, "-m", "bench.attack", str(sidecar.port)]
+            attacker = subprocess.Popen(command, stdout=subprocess.PIPE)
+        try:
+            _load(scene, kafka, run, rate, count)
+            _answered(journal, count)
+        finally:
+            if attacker is not None:
+                attacker.terminate()
+                told, _ = attacker.communicate(timeout=10)
+        answers = 0 if attacker is None else int(told)
+        began = time.monotonic()
+        assert sidecar.stop() == 0
+        return {
+            "variant": "attacked" if attack else "alone",
+            "records": count,
+            "lost": journal.judge(range(count)).lost,
+            "answers_per_s": round(answers / (seconds + UNCOUNTED_SECONDS)),
+            "stop_s": round(time.monotonic() - began, 2),
+            **_counted(journal, rate, count),
         }
 
 
