@@ -19,6 +19,7 @@ from sidecar.admin import (
     partitions,
     process,
     records,
+    reference,
     routes,
     status,
 )
@@ -60,7 +61,17 @@ class AdminApp(FastAPI):
         self.state.control = control
         self.state.letters = letters
         self.state.access = access
-        pages = (health, metrics, status, routes, dead_letters, partitions, records, process)
+        pages = (
+            health,
+            metrics,
+            status,
+            routes,
+            dead_letters,
+            partitions,
+            records,
+            process,
+            reference,
+        )
         routers = [each.router for each in pages]
         self.state.resources = [route for router in routers for route in router.routes]
         for router in routers:

@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from sidecar.admin.access import Access
 from sidecar.admin.changes import AskedChange, find_route
 from sidecar.admin.letters import Letters
-from sidecar.admin.routes import Name, Whole
+from sidecar.admin.routes import Name, whole
 from sidecar.core.answers import parse_statuses
 from sidecar.core.letter_filters import AGO, date_of, key_text, parse_key, parse_moment
 from sidecar.core.letters import By, Letter, RedriveOrder, Selection
@@ -38,11 +38,6 @@ MOST_FILTERS: Final = 50
 # --- what is asked ------------------------------------------------------------------------------
 
 
-def _statuses(text: str) -> str:
-    parse_statuses(text)
-    return text
-
-
 def _key(text: str) -> str:
     parse_key(text)
     return text
@@ -53,15 +48,11 @@ def _moment(text: str) -> str:
     return text
 
 
-_STATUSES_SCHEMA: Final[dict[str, Any]] = {
-    "type": "string",
-    "pattern": "^([1-5]xx|[1-5][0-9]{2}(-[1-5][0-9]{2})?)$",
-}
 _MOMENT_SCHEMA: Final[dict[str, Any]] = {
     "anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "pattern": f"^{AGO}$"}]
 }
 Text = Annotated[str, Field(min_length=1, max_length=249)]
-Statuses = Annotated[str, AfterValidator(_statuses), WithJsonSchema(_STATUSES_SCHEMA)]
+Statuses = Annotated[str, Field(pattern="^[1-5](xx|[0-9]{2})$")]
 Key = Annotated[str, AfterValidator(_key)]
 Moment = Annotated[str, AfterValidator(_moment), WithJsonSchema(_MOMENT_SCHEMA)]
 
@@ -75,7 +66,7 @@ class Filters(BaseModel):
         default=[], max_length=MOST_FILTERS, description="as count names it; any of these"
     )
     status: list[Statuses] = Field(
-        default=[], max_length=MOST_FILTERS, description="422, 5xx or 400-409; any of these"
+        default=[], max_length=MOST_FILTERS, description="422 or 5xx; any of these"
     )
     key: list[Key] = Field(
         default=[],
@@ -130,7 +121,9 @@ class WantedRedrive(Filters):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    limit: Whole | None = Field(default=None, ge=1, le=10**12, description="so many at most")
+    limit: Annotated[int, Field(ge=1, le=10**12), BeforeValidator(whole)] | None = Field(
+        default=None, description="so many at most"
+    )
     rate: float | None = Field(
         default=None, ge=0.01, le=1_000_000, allow_inf_nan=False, description="letters per second"
     )

@@ -30,12 +30,12 @@ router = APIRouter(prefix="/v1/routes", tags=["routes"])
 Name = Annotated[str, Path(description="the route's name", examples=["orders"])]
 
 
-def _whole(value: object) -> object:
+def whole(value: object) -> object:
     """20.0 is a whole number in JSON."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
+Whole = Annotated[int, BeforeValidator(whole)]
 
 
 class Wanted(BaseModel):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +14,44 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
 
 from sidecar.core.answers import DEFAULT_ANSWERS
 from sidecar.core.batch_answers import BatchAnswerError, failures_of
 from sidecar.core.classify import classify
 from sidecar.core.credentials import signing_keys
 from sidecar.delivery.batches import RecordsBatch
+from sidecar.delivery.cloudevents import CloudEventShape, Wrapping
 from sidecar.delivery.request import RequestEncoder, split_head
 from sidecar.delivery.signature import Signer
 from sidecar.model import Answer, Assignment, Header, Partition, Record
 
 FILE = Path(__file__).parents[2] / "openapi" / "delivery.yaml"
 DOCUMENT = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-POST = DOCUMENT["webhooks"]["record"]["post"]
-BATCH = DOCUMENT["webhooks"]["batch"]["post"]
-PARAMETERS: dict[str, dict[str, Any]] = {each["name"].lower(): each for each in POST["parameters"]}
+POST, EVENT, BATCH = (
+    DOCUMENT["webhooks"][name]["post"] for name in ("record", "cloudevent", "batch")
+)
+
+
+def resolved(part: dict[str, Any]) -> dict[str, Any]:
+    """What it is, or refers to."""
+    if "$ref" not in part:
+        return part
+    found: dict[str, Any] = reduce(getitem, part["$ref"].split("/")[1:], DOCUMENT)
+    return found
+
+
+def parameters(operation: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """By name in lower case."""
+    found = map(resolved, operation["parameters"])
+    return {each["name"].lower(): each for each in found}
+
+
+PARAMETERS = parameters(POST)
 KEYS = signing_keys("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+EVENT_HEADERS: list[Header] = [
+    (f"ce_{name}", b"1.0") for name in ("specversion", "id", "source", "type")
+]
 OF_HTTP = {"host", "content-type", "content-length"}
 
 RECORDS: list[tuple[bytes | None, bytes | None, int, list[Header] | None]] = [
@@ -69,11 +93,45 @@ def test_everything_that_is_described_is_sent_by_some_record() -> None:
     assert PARAMETERS.keys() <= seen
 
 
+@pytest.mark.parametrize("structured", [False, True])
+def test_a_cloud_event_is_described_as_it_is_sent(structured: bool) -> None:
+    """Wrapped ones and those that are events already."""
+    shape = CloudEventShape(Wrapping("/kafka/{topic}", "t", structured, "text/plain"))
+    encoder = RequestEncoder("/", "app", "a/b", 16_384, shape=shape, sign=Signer(KEYS, lambda: 1.0))
+    described = parameters(EVENT)
+    schema = EVENT["requestBody"]["content"]["application/cloudevents+json"]["schema"]
+    validator = Draft202012Validator({**schema, "components": DOCUMENT["components"]})
+    for value, key, timestamp_ms, headers in [*RECORDS, (b"{}", None, 0, EVENT_HEADERS)]:
+        record = Record(Assignment(Partition("t", 0), 1), 7, timestamp_ms, key, value, headers, 0)
+        head, body = encoder.encode(record, 1)
+        sent = {
+            name.decode().lower(): text.decode()
+            for name, text in split_head(head)
+            if not name.startswith(b"Kafka-Header-")
+        }
+        assert sent.keys() - OF_HTTP <= described.keys()
+        if sent.get("content-type") == "application/cloudevents+json":
+            validator.validate(json.loads(body))
+        else:
+            required = {"ce-specversion", "ce-id", "ce-source", "ce-type"}
+            assert required <= sent.keys()
+
+
+@pytest.mark.parametrize("file", ["admin.json", "delivery.yaml"])
+def test_descriptions_are_valid(file: str) -> None:
+    text = FILE.with_name(file).read_text(encoding="utf-8")
+    validate(yaml.safe_load(text))
+
+
+def test_every_answer_of_a_batch_is_described() -> None:
+    assert BATCH["responses"].keys() == EVENT["responses"].keys() == POST["responses"].keys()
+
+
 def test_every_status_has_the_outcome_that_is_described() -> None:
     responses = POST["responses"]
     assert all(re.fullmatch("[2-5]XX|[2-5][0-9]{2}", status) for status in responses)
     for status in range(200, 600):
-        described = responses.get(str(status)) or responses[f"{status // 100}XX"]
+        described = resolved(responses.get(str(status)) or responses[f"{status // 100}XX"])
         verdict = classify(Answer(status), DEFAULT_ANSWERS, answered_before=True)
         assert verdict.outcome.value == described["x-outcome"], status
 
@@ -95,7 +153,7 @@ def test_every_batch_that_is_sent_is_described(
         json.loads(body)
     )
     sent = {name.decode().lower() for name, _ in split_head(head)}
-    described = {each["name"].lower(): each for each in BATCH["parameters"]}
+    described = parameters(BATCH)
     assert sent - OF_HTTP <= described.keys()
     assert {name for name, each in described.items() if each.get("required")} <= sent
 
