@@ -254,7 +254,7 @@ def _attacked(kafka: KafkaCluster, seconds: float, run: str, *, attack: bool) ->
     with Scene(directory) as scene:
         port = scene.app(directory / "journal")
         sidecar = _sidecar(scene, kafka, run, [route(run, port, executors=16)])
-        attacker = None
+        attacker, answers = None, 0
         if attack:
             command = [sys.executable, "-m", "bench.attack", str(sidecar.port)]
             attacker = subprocess.Popen(command, stdout=subprocess.PIPE)
@@ -264,8 +264,7 @@ def _attacked(kafka: KafkaCluster, seconds: float, run: str, *, attack: bool) ->
         finally:
             if attacker is not None:
                 attacker.terminate()
-                told, _ = attacker.communicate(timeout=10)
-        answers = 0 if attacker is None else int(told)
+                answers = int(attacker.communicate(timeout=10)[0])
         began = time.monotonic()
         assert sidecar.stop() == 0
         return {

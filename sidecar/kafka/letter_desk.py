@@ -52,7 +52,7 @@ class LetterDesk:
     def __init__(
         self,
         settings: Settings,
-        tell: Callable[..., None],
+        tell: Callable[..., object],
         *,
         embedded: bool = False,
         open_box: Callable[[Settings, RouteSettings, Event, int], Letterbox] | None = None,
@@ -221,7 +221,7 @@ class _Running:
         settings: Settings,
         route: RouteSettings,
         order: RedriveOrder,
-        tell: Callable[..., None],
+        tell: Callable[..., object],
     ) -> None:
         self._settings = settings
         self._route = route
