@@ -13,7 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 IDLE = 500
-AGAIN_SECONDS = 1.0  # before a connection that was cut is opened again
+AGAIN_SECONDS = 1.0  # before a connection that was cut is opened again, but by the greedy
 DRIP_SECONDS = 0.2
 HUGE = 10_000_000
 
@@ -106,7 +106,7 @@ async def client(port: int, what: Callable[[Reader, Writer], Awaitable[None]]) -
                 await what(reader, writer)
             finally:
                 writer.transport.abort()
-        await asyncio.sleep(AGAIN_SECONDS)
+        await asyncio.sleep(0.0 if what is greedy else AGAIN_SECONDS)
 
 
 async def main(port: int) -> None:

@@ -39,6 +39,7 @@ THREADS: Final = "letters-"  # what their names begin with
 
 _AT_A_TIME: Final = 64  # letters that are read without a break
 _BREAK_SECONDS: Final = 0.001
+_MOST_HEADERS: Final = 101  # of a letter that is looked at; one more than is ever shown
 _DONE: Final = (RedriveState.STOPPED, RedriveState.FINISHED, RedriveState.FAILED)
 T = TypeVar("T")
 
@@ -308,7 +309,8 @@ def _shortened(letter: Letter, size: int) -> Letter:
     def part(data: bytes | None) -> bytes | None:
         return None if data is None else data[: size + 1]
 
-    headers = [(name, part(value)) for name, value in letter.headers] if size else []
+    most = letter.headers[:_MOST_HEADERS] if size else []
+    headers = [(name, part(value)) for name, value in most]
     return replace(
         letter, value=part(letter.value), headers=headers, answer=letter.answer[: size + 1]
     )
