@@ -56,7 +56,7 @@ fuzz: $(STAMP) ## Feed what reads answers with spoiled ones for ten minutes
 
 .PHONY: fuzz-api
 fuzz-api: $(STAMP) ## Feed the admin API of a running sidecar with what its description allows, and not
-	SCHEMATHESIS_EXAMPLES=200 $(BIN)/pytest tests/broker/test_admin_described.py
+	SCHEMATHESIS_EXAMPLES=200 $(BIN)/pytest -o faulthandler_timeout=0 tests/broker/test_admin_described.py
 
 .PHONY: bench
 bench: $(STAMP) ## Measure cost per message, latency, head of line, isolation, memory, start

@@ -27,7 +27,7 @@ QUICKLY: Final = ("--generation-deterministic", "--phases", "coverage")
 MANY: Final = ("--generation-database", "none")
 
 
-@pytest.mark.timeout(3600 if MANY_EXAMPLES else 300)
+@pytest.mark.timeout(3600 if MANY_EXAMPLES else 230)
 def test_schemathesis_finds_nothing(
     kafka: KafkaOperations, topic: TopicFactory, group: str, scene: Scene, tmp_path: Path
 ) -> None:
@@ -55,7 +55,7 @@ def test_schemathesis_finds_nothing(
             check=False,
             text=True,
             cwd=tmp_path,
-            timeout=250 if MANY_EXAMPLES is None else None,
+            timeout=200 if MANY_EXAMPLES is None else None,
         )
         assert ran.returncode == 0, ran.stdout[-20_000:] + ran.stderr
         assert sidecar.stop() == 0

@@ -226,7 +226,7 @@ def test_failing_dead_letter_writes_are_told_until_one_succeeds() -> None:
     rig.answer(0, Answer(422))
     assert rig.cause.cause is CauseName.DEAD_LETTER_WRITES_FAILING
     assert "no such topic" in rig.cause.detail
-    assert (rig.status.parking, rig.status.delayed) == (1, 1)
+    assert (rig.status.parking, rig.status.delayed, rig.route.waits_to_be_parked) == (1, 1, 1)
     rig.parking.error = None
     rig.scheduler.advance(60.0)
     assert (rig.causes, rig.status.parking) == ([], 0)
