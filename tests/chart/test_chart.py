@@ -174,6 +174,19 @@ def test_keda_scales_by_lag_and_backlog_from_zero() -> None:
     assert "kafka_sidecar_backlog_records" in backlog["metadata"]["query"]
 
 
+def test_alert_rules_arrive_as_they_are_written(tmp_path: Path) -> None:
+    """What Prometheus fills in is not filled in by Helm."""
+    chart = tmp_path / CHART.name
+    shutil.copytree(CHART, chart)
+    rules = {"groups": [{"name": "g", "rules": [{"alert": "A", "expr": "{{ $value }} > 1"}]}]}
+    (chart / "files").mkdir(exist_ok=True)
+    (chart / "files" / "alerts.yaml").write_text(yaml.safe_dump(rules), encoding="utf-8")
+    assert (
+        render(changed({"prometheusRule/enabled": True}), chart=chart).of("PrometheusRule")["spec"]
+        == rules
+    )
+
+
 def test_secrets_are_mounted_and_never_rendered(tmp_path: Path) -> None:
     rendered = render(EVERYTHING)
     pod = pod_of(rendered)
