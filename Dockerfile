@@ -9,7 +9,7 @@ FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1 PIP_ROOT_USER_ACTION=ignore
 RUN python3 -m venv /build \
     && python3 -m venv --without-pip /opt/sidecar \
-    && install -d -o 65532 -g 65532 -m 0700 /opt/run/sidecar
+    && install -d -m 1777 /opt/run/sidecar
 COPY requirements-build.lock requirements.lock /src/
 RUN /build/bin/pip install -q --require-hashes -r /src/requirements-build.lock \
     && /build/bin/pip --python /opt/sidecar/bin/python install -q \

@@ -105,7 +105,10 @@ def application() -> Iterator[tuple[int, Queue[bytes]]]:
         thread.join()
 
 
-def test_it_delivers_answers_commands_and_ends_cleanly_as_process_1(containers: Engine) -> None:
+@pytest.mark.parametrize("stop", ["signal", "hook"])
+def test_it_delivers_answers_commands_and_ends_cleanly_as_process_1(
+    containers: Engine, stop: str
+) -> None:
     """K8S-4. On a read-only root, without capabilities, within 256 MiB; nothing needs a shell."""
     name = f"sidecar-{uuid.uuid4().hex[:8]}"
     with application() as (port, bodies):
@@ -125,7 +128,10 @@ def test_it_delivers_answers_commands_and_ends_cleanly_as_process_1(containers: 
             assert producer.flush(WITHIN_SECONDS) == 0
             assert bodies.get(timeout=WITHIN_SECONDS) == b"one"
             assert '"delivered": 1' in containers.ask("exec", name, "sidecar", "status", "--json")
-            process.send_signal(signal.SIGTERM)
+            if stop == "signal":
+                process.send_signal(signal.SIGTERM)
+            else:
+                containers.ask("exec", name, "sidecar", "drain", "--wait", "25s")
             _, log = process.communicate(timeout=WITHIN_SECONDS)
         except subprocess.TimeoutExpired:
             containers.ask("rm", "-f", name)
