@@ -100,9 +100,11 @@ def application() -> Iterator[tuple[int, Queue[bytes]]]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
-        yield server.server_port, bodies
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_port, bodies
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @pytest.mark.parametrize("stop", ["signal", "hook"])
@@ -133,8 +135,9 @@ def test_it_delivers_answers_commands_and_ends_cleanly_as_process_1(
             else:
                 containers.ask("exec", name, "sidecar", "drain", "--wait", "25s")
             _, log = process.communicate(timeout=WITHIN_SECONDS)
-        except subprocess.TimeoutExpired:
-            containers.ask("rm", "-f", name)
-            raise
+        finally:
+            if process.poll() is None:
+                containers.ask("rm", "-f", name)
+                process.communicate(timeout=WITHIN_SECONDS)
     assert process.returncode == 0, log
     assert "draining" in log
