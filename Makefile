@@ -19,7 +19,7 @@ FUZZ_ARGS ?=
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(STAMP) ## Run everything in one process: broker, toy application, load
@@ -62,6 +62,10 @@ fuzz-api: $(STAMP) ## Feed the admin API of a running sidecar with what its desc
 bench: $(STAMP) ## Measure cost per message, latency, head of line, isolation, memory, start
 	$(BIN)/python -m bench
 
+.PHONY: image-test
+image-test: $(STAMP) ## Build the image and run it as a kubelet would (Docker; or buildah, podman)
+	IMAGE_TEST=1 $(BIN)/pytest tests/image -o faulthandler_timeout=0 $(PYTEST_ARGS)
+
 .PHONY: venv
 venv: $(STAMP) ## Build or update .venv
 
@@ -69,6 +73,7 @@ venv: $(STAMP) ## Build or update .venv
 lock: ## Pin the dependencies anew (needs uv; UPGRADE=--upgrade for newer ones)
 	$(UV_COMPILE) pyproject.toml -o requirements.lock
 	$(UV_COMPILE) pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
+	$(UV_COMPILE) --group build -c requirements-dev.lock -o requirements-build.lock
 
 .PHONY: clean
 clean: ## Remove .venv and every cache of the tools

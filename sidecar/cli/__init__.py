@@ -39,6 +39,7 @@ COMMANDS = {
     "log-level": "show or change how much is logged",
     "record": "park, drop or retry one record",
     "drain": "finish what executes, and end the process",
+    "inject": "add the sidecar to the workloads of Kubernetes manifests",
     "config-schema": "print the JSON schema of the configuration file",
     "openapi": "print the description of the admin API",
 }

@@ -60,7 +60,7 @@ class Client:
             raise ConfigError([Problem("", "--socket or --url, not both")])
         if self._socket is None and self._url is None:
             found = os.environ.get("SIDECAR_ADMIN__SOCKET") or DEFAULT_SOCKET
-            if Path(found).exists():
+            if _is_there(Path(found)):
                 self._socket = found
             else:
                 port = os.environ.get("SIDECAR_ADMIN__PORT") or DEFAULT_PORT
@@ -128,6 +128,13 @@ class Client:
     @property
     def _advice(self) -> str:
         return "see that a sidecar runs there, or name one by --socket or --url"
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # its directory is closed to this user, or it is no path at all
+        return False
 
 
 def path_of(*parts: object) -> str:

@@ -259,3 +259,14 @@ def test_what_is_no_sidecar_is_told_in_one_line(
             thread.join()
     assert (code, err.count("\n")) == (1, 1)
     assert "is not a sidecar" in err
+
+
+def test_a_socket_that_cannot_be_looked_for_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its directory may be closed to the user; what is refused here is the name."""
+    monkeypatch.setenv("SIDECAR_ADMIN__SOCKET", "/tmp/" + "x" * 300)
+    monkeypatch.setenv("SIDECAR_ADMIN__PORT", "1")
+    code, out, told = call(["status"], capsys)
+    assert (code, out) == (1, "")
+    assert told.startswith("sidecar: http://127.0.0.1:1: Connection refused")

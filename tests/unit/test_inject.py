@@ -1,0 +1,337 @@
+"""sidecar inject: what it adds to manifests that people write, and what it leaves alone."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from sidecar.cli import main
+
+CONFIG: Final = """\
+# What goes where.
+kafka: {bootstrap.servers: "kafka:9092", group.id: orders}
+routes:
+  - topics: [orders]
+    target: http://127.0.0.1:8080/events/{topic}
+drain_seconds: 24.5
+"""
+
+DEPLOYMENT: Final = """\
+# The service, and its pods.
+apiVersion: v1
+kind: Service
+metadata: {name: orders}   # spaces   are   kept
+spec:
+    ports: [ {port: 80} ]
+    selector: { app: orders }
+--- # the pods
+# Two of them.
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: orders
+spec:
+  replicas: 2 # one per zone
+  selector: {matchLabels: {app: orders}}
+  template:
+    metadata:
+      labels: {app: orders}
+    spec:
+      containers:
+      # The application itself.
+      - name: orders
+        image: "shop/orders:1.2"  # pinned
+        env:
+        - {name: LEVEL, value: 'on'}
+        - {name: SINCE, value: "0123"}
+        ports:
+        - containerPort: 8080
+"""
+
+STATEFUL_SET: Final = """\
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  name: ledger
+  namespace: shop
+spec:
+  serviceName: ledger
+  selector:
+    matchLabels:
+      app: ledger
+  template:
+    metadata:
+      labels:
+        app: ledger
+      annotations:
+        note: |
+          several
+          lines
+    spec:
+      terminationGracePeriodSeconds: 120
+      initContainers:
+        - name: migrate   # before everything else
+          image: shop/migrate:3
+      containers:
+        - name: ledger
+          image: shop/ledger:3
+          lifecycle:
+            postStart:
+              exec: {command: [warm-up]}
+        - name: proxy
+          image: envoy:1
+      volumes:
+        - name: data
+          emptyDir: {}
+"""
+
+DAEMON_SET: Final = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {containers: [{name: agent, image: agent:1}]}
+"""
+
+JOB: Final = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: import}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: import
+          image: shop/import:1
+"""
+
+CRON_JOB: Final = """\
+apiVersion: batch/v1
+kind: CronJob
+metadata:
+  name: nightly
+spec:
+  schedule: "0 3 * * *"
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: OnFailure
+          containers:
+            - name: nightly
+              image: shop/nightly:1
+"""
+
+LIST: Final = """\
+apiVersion: v1
+kind: List
+items:
+- apiVersion: apps/v1
+  kind: Deployment
+  metadata: {name: one}
+  spec:
+    selector: {matchLabels: {app: one}}
+    template:
+      metadata: {labels: {app: one}}
+      spec:
+        containers:
+        - name: one
+          image: one:1
+- apiVersion: v1
+  kind: ConfigMap
+  metadata: {name: other}
+"""
+
+ALL: Final = {
+    "deployment": (DEPLOYMENT, []),
+    "stateful-set": (STATEFUL_SET, ["--container", "ledger"]),
+    "daemon-set": (DAEMON_SET, []),
+    "job": (JOB, []),
+    "cron-job": (CRON_JOB, []),
+    "list": (LIST, []),
+    "several": (f"{DAEMON_SET}---\n{JOB}---\n{CRON_JOB}", []),
+}
+
+
+@pytest.fixture
+def inject(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    """The command: its output, or its exit code and what it says."""
+
+    def run(text: str, *arguments: str, config: str = CONFIG) -> Any:
+        file = tmp_path / "sidecar.yaml"
+        file.write_text(config, encoding="utf-8")
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        code = main(["inject", "-f", "-", "-c", str(file), *arguments])
+        told = capsys.readouterr()
+        return told.out if code == 0 else (code, told.err)
+
+    return run
+
+
+def pods(text: str) -> list[dict[str, Any]]:
+    found = []
+    for document in yaml.safe_load_all(text):
+        for each in document.get("items", [document]):
+            spec = each.get("spec", {})
+            spec = spec.get("jobTemplate", {}).get("spec", spec)
+            if "template" in spec:
+                found.append(spec["template"]["spec"])
+    return found
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_workload_gets_one_sidecar(inject: Any, name: str) -> None:
+    text, arguments = ALL[name]
+    out = inject(text, *arguments)
+    for pod in pods(out):
+        *_, sidecar = pod["initContainers"]
+        assert (sidecar["name"], sidecar["restartPolicy"]) == ("sidecar", "Always")
+        app = pod["containers"][0]
+        assert app["lifecycle"]["preStop"]["httpGet"]["path"] == "/v1/drained?wait_seconds=25"
+        assert pod["terminationGracePeriodSeconds"] >= 35
+        assert {each["name"] for each in pod["volumes"]} >= {"sidecar-config", "sidecar-run"}
+    for document in yaml.safe_load_all(out):
+        for each in document.get("items", [document]):
+            kubernetes_validate.validate(each, "1.34", strict=True)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_twice_is_once(inject: Any, name: str) -> None:
+    text, arguments = ALL[name]
+    once = inject(text, *arguments)
+    assert inject(once, *arguments) == once
+    assert once != text
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_it_only_adds(inject: Any, name: str) -> None:
+    """Every line that somebody wrote is still there, in order, comments included."""
+    text, arguments = ALL[name]
+    before, after = text.splitlines(), inject(text, *arguments).splitlines()
+    removed = [line[2:] for line in difflib.ndiff(before, after) if line.startswith("- ")]
+    # What was written on one line and has grown is written anew.
+    assert [line for line in removed if "{" not in line] == []
+
+
+def test_what_is_not_changed_stays_byte_by_byte(inject: Any) -> None:
+    service = DEPLOYMENT.partition("---")[0]
+    assert inject(DEPLOYMENT).startswith(f"{service}--- # the pods\n# Two of them.\n")
+
+
+def test_values_that_look_like_others_stay_what_they_were(inject: Any) -> None:
+    (pod,) = pods(inject(DEPLOYMENT))
+    assert [each["value"] for each in pod["containers"][0]["env"]] == ["on", "0123"]
+
+
+def test_a_longer_grace_period_stays_and_is_told_to_the_sidecar(inject: Any) -> None:
+    (pod,) = pods(inject(STATEFUL_SET, "--container", "ledger"))
+    assert pod["terminationGracePeriodSeconds"] == 120
+    migrate, sidecar = pod["initContainers"]
+    assert migrate["name"] == "migrate"
+    assert {"name": "SIDECAR_GRACE_SECONDS", "value": "120"} in sidecar["env"]
+
+
+def test_the_configuration_comes_along_and_a_change_rolls_the_pods(inject: Any) -> None:
+    first = inject(STATEFUL_SET, "--container", "ledger")
+    workload, config_map = yaml.safe_load_all(first)
+    assert config_map["data"]["sidecar.yaml"] == CONFIG
+    assert config_map["metadata"] == {"name": "kafka-sidecar", "namespace": "shop"}
+    second = inject(first, "--container", "ledger", config=CONFIG.replace("24.5", "40"))
+    changed, again = yaml.safe_load_all(second)
+    assert "drain_seconds: 40" in again["data"]["sidecar.yaml"]
+    checksum = [each["spec"]["template"]["metadata"]["annotations"] for each in (workload, changed)]
+    assert checksum[0]["note"] == checksum[1]["note"]
+    assert checksum[0]["checksum/sidecar-config"] != checksum[1]["checksum/sidecar-config"]
+
+
+def test_it_can_be_changed_into_an_ordinary_container_and_back(inject: Any) -> None:
+    native = inject(DEPLOYMENT)
+    (pod,) = pods(inject(native, "--classic"))
+    assert "initContainers" not in pod
+    assert [each["name"] for each in pod["containers"]] == ["orders", "sidecar"]
+    assert pods(inject(inject(native, "--classic"))) == pods(native)
+
+
+def test_diff_shows_what_would_be_added(inject: Any) -> None:
+    out = inject(DEPLOYMENT, "--diff")
+    assert out.startswith("--- -\n+++ injected\n@@")
+    assert not [line for line in out.splitlines()[2:] if line.startswith("-")]
+    assert inject(inject(DEPLOYMENT), "--diff") == ""
+
+
+OWN_HOOK: Final = DEPLOYMENT + "        lifecycle: {preStop: {sleep: {seconds: 5}}}\n"
+
+
+def test_the_apps_own_hook_is_kept_when_asked(inject: Any) -> None:
+    (pod,) = pods(inject(OWN_HOOK, "--keep-pre-stop"))
+    assert pod["containers"][0]["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "told"),
+    [
+        (STATEFUL_SET, [], "which container is the application: ledger, proxy? Say --container"),
+        (STATEFUL_SET, ["--container", "x"], "has no container x, only ledger, proxy"),
+        (OWN_HOOK, [], "has a preStop hook of its own"),
+        (JOB, ["--classic"], "Job import: would never complete beside an ordinary container"),
+        (DEPLOYMENT.replace("8080", "8090"), [], "listens on 8090 as the sidecar would"),
+        (DEPLOYMENT.replace("name: orders\n        image", "name: sidecar\n        image"), [],
+         "has a container named sidecar that is another one"),
+        (DEPLOYMENT.replace("      containers:", "      hostNetwork: true\n      containers:"), [],
+         "uses the node's network"),
+        (DEPLOYMENT.replace("containers:", "contaners:"), [], "is no workload with containers"),
+        (f"{STATEFUL_SET}---\n{JOB}", ["--container", "ledger"], "several namespaces"),
+        ("kind: Service\n", [], "no Deployment, StatefulSet"),
+        ("", [], "no Deployment, StatefulSet"),
+        ("a: {{ .Values.a }}\n", [], "a template has to be rendered first"),
+        ("a: [", [], "no YAML"),
+        ("a: 1\na: 2\n", [], "no YAML"),
+        ("kind: Deployment\nspec: 5\n", [], "is no workload with containers"),
+        ("kind: Job\nspec: {template: {spec: {containers: [x]}}}\n", [], "is no workload"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused_with_the_reason(
+    inject: Any, text: str, arguments: list[str], told: str
+) -> None:
+    code, error = inject(text, *arguments)
+    assert code == 1
+    assert told in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("kafka: {}\n", "routes: is required"),
+        (CONFIG + "admin: {socket: /tmp/x}\n", "admin.socket: must stay /run/sidecar"),
+        (CONFIG + "admin: {port: 0}\n", "admin.port: must be known to probes"),
+        (CONFIG.replace("24.5", "soon"), "drain_seconds: is no time"),
+        ("a: [", "sidecar.yaml: "),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused(inject: Any, config: str, told: str) -> None:
+    code, error = inject(DEPLOYMENT, config=config)
+    assert code == 2
+    assert told in error
+
+
+def test_no_other_command_pays_for_the_library() -> None:
+    code = "import sys, sidecar.cli.run, sidecar.runtime; print('ruamel' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert done.stdout == "False\n"
