@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
@@ -48,6 +48,9 @@ from sidecar.model import Guarantee, RetryTopic
 from sidecar.overview import Overview, Vertical
 from sidecar.ports import Delivery, Parking
 from sidecar.settings import AuthSettings, RouteSettings, Settings
+
+if TYPE_CHECKING:
+    from sidecar.telemetry.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +81,7 @@ class Runtime:
         self._drained = asyncio.Event()
         self._failure: BaseException | None = None
         self._edges: list[Delivery | Parking] = []  # of all routes; closed after they have ended
+        self._tracing: Final = _open_tracing(settings)
         verticals = [self._build(route) for route in settings.routes]
         self.routes: Final = [vertical.route for vertical in verticals]
         self._running = set(self.routes)
@@ -149,6 +153,8 @@ class Runtime:
 
     async def _close(self) -> None:
         closings = [self._admin.stop(), *(edge.close() for edge in self._edges)]
+        if self._tracing is not None:
+            closings.append(self._tracing.close())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.gather(*closings)
@@ -222,6 +228,9 @@ class Runtime:
             batch_shape=batch_shape_of(route_settings, settings.kafka_text("bootstrap.servers")),
             credentials=_credentials(route_settings),
         )
+        if self._tracing is not None:
+            group = settings.group_of(route_settings)
+            delivery = self._tracing.around(delivery, route_settings, group, self._loop.time)
         retry_topics = settings.retry_topics(route_settings)
         parking = self._parking(route_settings, retry_topics)
         prepare: Callable[[], None] = _nothing
@@ -283,6 +292,15 @@ class Runtime:
 
 def _nothing() -> None:
     pass
+
+
+def _open_tracing(settings: Settings) -> Tracing | None:
+    if not settings.tracing.enabled:
+        return None
+    # Imported by those alone who need it, as it is installed by them alone.
+    from sidecar.telemetry.tracing import open_tracing  # noqa: PLC0415
+
+    return open_tracing()
 
 
 def _credentials(route: RouteSettings) -> Credentials:

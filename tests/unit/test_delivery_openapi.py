@@ -28,6 +28,7 @@ POST = DOCUMENT["webhooks"]["record"]["post"]
 BATCH = DOCUMENT["webhooks"]["batch"]["post"]
 PARAMETERS: dict[str, dict[str, Any]] = {each["name"].lower(): each for each in POST["parameters"]}
 KEYS = signing_keys("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+TRACE = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 OF_HTTP = {"host", "content-type", "content-length"}
 
 RECORDS: list[tuple[bytes | None, bytes | None, int, list[Header] | None]] = [
@@ -37,7 +38,7 @@ RECORDS: list[tuple[bytes | None, bytes | None, int, list[Header] | None]] = [
         b"",
         b"\x00",
         1_700_000_000_000,
-        [(n, b"1") for n in ("traceparent", "tracestate", "baggage")],
+        [("traceparent", TRACE), ("tracestate", b"a=1"), ("baggage", b"b=1")],
     ),
 ]
 
