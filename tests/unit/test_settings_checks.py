@@ -296,3 +296,11 @@ def test_the_value_of_a_secret_is_not_repeated() -> None:
     assert [str(problem) for problem in problems] == [
         "session.timeout.ms: must be a whole number from 1 to 3600000"
     ]
+
+
+def test_tracing_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_OTEL", ("opentelemetry.sdk", "no_such_module.at_all"))
+    assert problems(tracing={"enabled": True}) == [
+        "tracing.enabled: needs what is not installed: pip install 'kafka-dispatch-sidecar[otel]'"
+    ]
+    assert not problems(tracing={"enabled": False})
