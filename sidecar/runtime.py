@@ -227,6 +227,7 @@ class Runtime:
             shape=shape_of(route_settings, settings.kafka_text("bootstrap.servers")),
             batch_shape=batch_shape_of(route_settings, settings.kafka_text("bootstrap.servers")),
             credentials=_credentials(route_settings),
+            route=name,
         )
         if self._tracing is not None:
             group = settings.group_of(route_settings)
@@ -258,6 +259,7 @@ class Runtime:
                 [*(route_settings.topics or ()), *(topic.name for topic in retry_topics)],
                 route_settings.pattern,
                 topic_ids=not self._embedded,
+                route=name,
             ),
             sink=route,
             tell=self._tell,
@@ -287,6 +289,7 @@ class Runtime:
             None if dead_letter is None else dead_letter.topic,
             self.settings.group_of(route_settings),
             self._tell,
+            route=route_settings.name,
         )
 
 

@@ -127,7 +127,13 @@ class Route:
         self.breaker: Final = Breaker(scheduler.time())
         self.membership: Final = Membership(settings.leave_after_held_seconds)
         self._availability = Availability(
-            self, scheduler, delivery, self.breaker, self.membership, settings.target
+            self,
+            scheduler,
+            delivery,
+            self.breaker,
+            self.membership,
+            settings.target,
+            self._repeating,
         )
         self.suspects: Final = Suspects(
             scheduler, self.breaker, self._ready, settings.timeout_seconds, self.go_on
@@ -431,8 +437,7 @@ class Route:
         self.trouble = description
         self.trouble_at = self._scheduler.time()
         key = ("kafka", gist(description))
-        where = {"route": self.settings.name}
-        self._repeating.limited(key, logging.WARNING, "kafka: %s", description, fields=where)
+        self._repeating.limited(key, logging.WARNING, "kafka: %s", description)
 
     # --- rebalance ----------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from sidecar.core.kafka_rules import MAX_POLL_INTERVAL_MS
-from sidecar.core.presets import ENCODINGS, Encoding, Preset
+from sidecar.core.presets import BATCH_ATTRIBUTES, ENCODINGS, Encoding, Preset
 from sidecar.core.target import Scheme
 from sidecar.core.topic_names import LEGAL_TOPIC
 from sidecar.errors import Problem
@@ -143,7 +143,7 @@ def _contract_problems(route: RouteSettings) -> Iterator[Problem]:
     if encoding is not Encoding.CLOUDEVENTS:
         yield Problem("cloudevents", "needs encoding: cloudevents")
     for name in cloudevents.extensions:
-        if name in _OWN_ATTRIBUTES:
+        if name in _OWN_ATTRIBUTES or (route.batch is not None and name in BATCH_ATTRIBUTES):
             yield Problem(
                 f"cloudevents.extensions.{name}", "is made by the sidecar: choose another name"
             )
