@@ -38,6 +38,7 @@ from sidecar.delivery import (
 from sidecar.dispatch.route import Phase, Route
 from sidecar.errors import ConfigError, ExitCode, SidecarError
 from sidecar.kafka.client_config import client_config, consumer_config, producer_config
+from sidecar.kafka.dead_letter_watch import DeadLetterWatch
 from sidecar.kafka.dead_letters import DeadLetterWriter
 from sidecar.kafka.embedded import embedded_broker
 from sidecar.kafka.fetcher import Fetcher
@@ -234,10 +235,16 @@ class Runtime:
             delivery = self._tracing.around(delivery, route_settings, group, self._loop.time)
         retry_topics = settings.retry_topics(route_settings)
         parking = self._parking(route_settings, retry_topics)
-        prepare: Callable[[], None] = _nothing
+        first: list[Callable[[], None]] = []  # on the fetch thread; an embedded broker has all
+        config = client_config(settings)
         if retry_topics and route_settings.retry.create_topics and not self._embedded:
-            config = client_config(settings)
-            prepare = RetryTopicMaker(config, name, retry_topics).start
+            first.append(RetryTopicMaker(config, name, retry_topics).start)
+        if (dead_letter := route_settings.dead_letter) is not None and not self._embedded:
+
+            def tell(missing: bool) -> None:
+                self._tell(route.dead_letter_topic_missing, missing)
+
+            first.append(DeadLetterWatch(config, name, dead_letter.topic, tell).start)
         route = Route(
             route_settings,
             commit_interval_seconds=settings.commit_interval_seconds,
@@ -270,7 +277,7 @@ class Runtime:
             clears_before_dispatch=route_settings.guarantee is Guarantee.AT_MOST_ONCE,
             from_end=settings.offset_reset is OffsetReset.LATEST,
             retry_topics=retry_topics,
-            prepare=prepare,
+            prepare=lambda: [start() for start in first],
             name=name,
         )
         # A daemon: a client that hangs in its library does not hold the exit.
@@ -291,10 +298,6 @@ class Runtime:
             self._tell,
             route=route_settings.name,
         )
-
-
-def _nothing() -> None:
-    pass
 
 
 def _open_tracing(settings: Settings) -> Tracing | None:

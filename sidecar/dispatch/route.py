@@ -224,6 +224,7 @@ class Route:
         self.generation = int(wall_clock() * 1000)
         self.trouble = ""  # what the fetch thread last reported
         self.trouble_at = 0.0
+        self.without_dead_letter_topic = False
         self.lost_records: list[Record] = []  # cut at the end of a drain (at_most_once)
         self._fetch_error: BaseException | None = None
         self._revocations = Revocations(scheduler, self._log, self._answer_revocation)
@@ -438,6 +439,17 @@ class Route:
         self.trouble_at = self._scheduler.time()
         key = ("kafka", gist(description))
         self._repeating.limited(key, logging.WARNING, "kafka: %s", description)
+
+    def dead_letter_topic_missing(self, missing: bool) -> None:
+        """Told before anything has to be parked."""
+        self.without_dead_letter_topic = missing
+        dead_letter = self.settings.dead_letter
+        if missing and dead_letter is not None:
+            self._log.error(
+                "the dead-letter topic %s does not exist: what is to be parked will wait until it"
+                " does",
+                dead_letter.topic,
+            )
 
     # --- rebalance ----------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ class Fetcher:
         from_end: bool = False,
         retry_topics: Sequence[RetryTopic] = (),
         wall_clock: Callable[[], float] = time.time,
-        prepare: Callable[[], None] = lambda: None,
+        prepare: Callable[[], object] = lambda: None,
         name: str = "",
     ) -> None:
         self._log = WithFields(log, {"route": name})
