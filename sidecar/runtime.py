@@ -237,14 +237,14 @@ class Runtime:
         parking = self._parking(route_settings, retry_topics)
         first: list[Callable[[], None]] = []  # on the fetch thread; an embedded broker has all
         config = client_config(settings)
-        if retry_topics and route_settings.retry.create_topics and not self._embedded:
-            first.append(RetryTopicMaker(config, name, retry_topics).start)
         if (dead_letter := route_settings.dead_letter) is not None and not self._embedded:
 
             def tell(missing: bool) -> None:
                 self._tell(route.dead_letter_topic_missing, missing)
 
             first.append(DeadLetterWatch(config, name, dead_letter.topic, tell).start)
+        if retry_topics and route_settings.retry.create_topics and not self._embedded:
+            first.append(RetryTopicMaker(config, name, retry_topics).start)
         route = Route(
             route_settings,
             commit_interval_seconds=settings.commit_interval_seconds,
