@@ -80,7 +80,8 @@ clean: ## Remove .venv and every cache of the tools
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 
 # Universal: one file for every supported Python, Linux and macOS, x86-64 and ARM; with hashes.
-UV_COMPILE := uv pip compile -q --universal --generate-hashes --python-version 3.11 \
+# With the extras: what is shipped as a whole, in an image, has them.
+UV_COMPILE := uv pip compile -q --all-extras --universal --generate-hashes --python-version 3.11 \
 	--custom-compile-command "make lock" --no-annotate $(UPGRADE)
 
 $(STAMP): requirements-dev.lock pyproject.toml

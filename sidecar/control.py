@@ -36,6 +36,9 @@ class Operations:
 
     def set_threshold(self, route: str, records: int) -> None:
         changed = self._running(route)
+        batch = changed.settings.batch
+        if batch is not None and records < batch.max_records:
+            raise Conflict(f"below batch.max_records ({batch.max_records}) no batch is ever full")
         changed.set_threshold(records)
         changed.generation += 1
 

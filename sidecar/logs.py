@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, Final, TextIO
 
 _OWN_FIELDS: Final = frozenset(
@@ -127,7 +127,6 @@ class RateLimited:
         level: int,
         message: str,
         *args: object,
-        fields: Mapping[str, object] | None = None,
     ) -> bool:
         """Log, or count it if the same key was logged lately; True if there is a line."""
         if not self._logger.isEnabledFor(level):
@@ -141,8 +140,7 @@ class RateLimited:
             self._keys[key] = (now + self._interval, 0)
             if len(self._keys) > self._max_keys:
                 self._keys.popitem(last=False)
-        extra = {**(fields or {}), "repeated": held} if held else fields
-        self._logger.log(level, message, *args, extra=extra)
+        self._logger.log(level, message, *args, extra={"repeated": held} if held else None)
         return True
 
 

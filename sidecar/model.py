@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -130,6 +131,33 @@ class ReturnedRecord(Record):
 
     def __repr__(self) -> str:
         return f"{self.original} (by {self.topic}/{self.partition}/{self.offset})"
+
+
+class TracedRecord(Record):
+    """A record as one attempt sends it, whose request goes out in a trace of ours.
+
+    trace is what the request carries of it, by header name, in place of what the record brought.
+    """
+
+    __slots__ = ("attempts", "original", "trace")
+
+    # Slots in place of what the plain record computes.
+    original: Record
+    attempts: int
+
+    def __init__(self, record: Record, trace: Mapping[str, str]) -> None:
+        super().__init__(
+            record.assignment,
+            record.offset,
+            record.timestamp_ms,
+            record.key,
+            record.value,
+            record.headers,
+            record.size,
+        )
+        self.original = record.original
+        self.attempts = record.attempts
+        self.trace: Final = trace
 
 
 class Guarantee(Enum):

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
@@ -38,6 +38,7 @@ from sidecar.delivery import (
 from sidecar.dispatch.route import Phase, Route
 from sidecar.errors import ConfigError, ExitCode, SidecarError
 from sidecar.kafka.client_config import client_config, consumer_config, producer_config
+from sidecar.kafka.dead_letter_watch import DeadLetterWatch
 from sidecar.kafka.dead_letters import DeadLetterWriter
 from sidecar.kafka.embedded import embedded_broker
 from sidecar.kafka.fetcher import Fetcher
@@ -50,6 +51,9 @@ from sidecar.model import Guarantee, RetryTopic
 from sidecar.overview import Overview, Vertical
 from sidecar.ports import Delivery, Parking
 from sidecar.settings import AuthSettings, RouteSettings, Settings
+
+if TYPE_CHECKING:
+    from sidecar.telemetry.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +84,7 @@ class Runtime:
         self._drained = asyncio.Event()
         self._failure: BaseException | None = None
         self._edges: list[Delivery | Parking] = []  # of all routes; closed after they have ended
+        self._tracing: Final = _open_tracing(settings)
         verticals = [self._build(route) for route in settings.routes]
         self.routes: Final = [vertical.route for vertical in verticals]
         self._running = set(self.routes)
@@ -161,6 +166,8 @@ class Runtime:
             self._letters.close(),
             *(edge.close() for edge in self._edges),
         ]
+        if self._tracing is not None:
+            closings.append(self._tracing.close())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.gather(*closings)
@@ -233,13 +240,23 @@ class Runtime:
             shape=shape_of(route_settings, settings.kafka_text("bootstrap.servers")),
             batch_shape=batch_shape_of(route_settings, settings.kafka_text("bootstrap.servers")),
             credentials=_credentials(route_settings),
+            route=name,
         )
+        if self._tracing is not None:
+            group = settings.group_of(route_settings)
+            delivery = self._tracing.around(delivery, route_settings, group, self._loop.time)
         retry_topics = settings.retry_topics(route_settings)
         parking = self._parking(route_settings, retry_topics)
-        prepare: Callable[[], None] = _nothing
+        first: list[Callable[[], None]] = []  # on the fetch thread; an embedded broker has all
+        config = client_config(settings)
+        if (dead_letter := route_settings.dead_letter) is not None and not self._embedded:
+
+            def tell(missing: bool) -> None:
+                self._tell(route.dead_letter_topic_missing, missing)
+
+            first.append(DeadLetterWatch(config, name, dead_letter.topic, tell).start)
         if retry_topics and route_settings.retry.create_topics and not self._embedded:
-            config = client_config(settings)
-            prepare = RetryTopicMaker(config, name, retry_topics).start
+            first.append(RetryTopicMaker(config, name, retry_topics).start)
         route = Route(
             route_settings,
             commit_interval_seconds=settings.commit_interval_seconds,
@@ -261,6 +278,7 @@ class Runtime:
                 [*(route_settings.topics or ()), *(topic.name for topic in retry_topics)],
                 route_settings.pattern,
                 topic_ids=not self._embedded,
+                route=name,
             ),
             sink=route,
             tell=self._tell,
@@ -271,7 +289,7 @@ class Runtime:
             clears_before_dispatch=route_settings.guarantee is Guarantee.AT_MOST_ONCE,
             from_end=settings.offset_reset is OffsetReset.LATEST,
             retry_topics=retry_topics,
-            prepare=prepare,
+            prepare=lambda: [start() for start in first],
             name=name,
         )
         # A daemon: a client that hangs in its library does not hold the exit.
@@ -290,11 +308,17 @@ class Runtime:
             None if dead_letter is None else dead_letter.topic,
             self.settings.group_of(route_settings),
             self._tell,
+            route=route_settings.name,
         )
 
 
-def _nothing() -> None:
-    pass
+def _open_tracing(settings: Settings) -> Tracing | None:
+    if not settings.tracing.enabled:
+        return None
+    # Imported by those alone who need it, as it is installed by them alone.
+    from sidecar.telemetry.tracing import open_tracing  # noqa: PLC0415
+
+    return open_tracing()
 
 
 def _credentials(route: RouteSettings) -> Credentials:

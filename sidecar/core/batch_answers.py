@@ -15,11 +15,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from types import NoneType
-from typing import Any
+from typing import Any, Final
 
 from sidecar.errors import SidecarError
 from sidecar.model import Answer, Record
+
+_LISTS: Final = ("failures", "batchItemFailures")
+_BY_PLAIN_NAME: Final = {name.lower(): name for name in _LISTS}
 
 
 class BatchAnswerError(SidecarError):
@@ -49,11 +53,23 @@ def failures_of(
         if strict:
             raise BatchAnswerError("the answer to a batch is no JSON object")
         return {}
+    _refuse_misspelt(said)
     named: dict[int, Answer | None] = {}
     for index in _identified(_list(said, "batchItemFailures"), records):
         named[index] = None
     named.update(_indexed(_list(said, "failures"), len(records)))
     return named
+
+
+def _refuse_misspelt(said: Mapping[str, Any]) -> None:
+    """A list under nearly such a name was meant to name somebody, who would count as done."""
+    for name, value in said.items():
+        if name in _LISTS or not (isinstance(value, list) and value):
+            continue
+        plain = name.lower().replace("_", "").replace("-", "")
+        if near := get_close_matches(plain, _BY_PLAIN_NAME, n=1, cutoff=0.7):
+            meant = _BY_PLAIN_NAME[near[0]]
+            raise BatchAnswerError(f"{_told(name)} is nothing, did it mean {meant}?")
 
 
 def _list(said: Mapping[str, Any], name: str) -> Sequence[Any]:

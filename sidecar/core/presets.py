@@ -33,3 +33,18 @@ ENCODINGS: Final[Mapping[Preset, tuple[Encoding, ...]]] = {
     Preset.PUBSUB: (Encoding.PUBSUB, Encoding.RAW),
     Preset.LAMBDA: (Encoding.LAMBDA,),
 }  # the first is the preset's own
+
+# What every event of a batch is told by, in place of the head of a request of its own.
+BATCH_ATTRIBUTES: Final = frozenset(
+    (
+        "idempotencykey",
+        "kafkaheaders",
+        "kafkakey",
+        "kafkaoffset",
+        "kafkapartition",
+        "kafkatimestamp",
+        "kafkatombstone",
+        "kafkatopic",
+        "sidecarattempt",
+    )
+)

@@ -38,12 +38,13 @@ def open_delivery(
     shape: Shape | None = None,
     batch_shape: BatchShape | None = None,
     credentials: Credentials | None = None,
+    route: str = "",
 ) -> Delivery:
     """The way to a target: the wire, or the client where HTTP/2 is wanted.
 
     answers tells what is to be read of an answer beyond its status; shape makes the body of a
     record, None takes its value; batch_shape is for routes that send batches; credentials are what
-    the application knows the sidecar by.
+    the application knows the sidecar by; route is its name in the log.
     probe_seconds is the route's timeout; a probe never takes longer than 5 s. Raises ValueError
     for a combination that makes no sense, and OSError for TLS files that cannot be read.
     """
@@ -95,5 +96,5 @@ def open_delivery(
             reading=reading,
         )
     if credentials.may_change:
-        return Refreshed(delivery, loop, credentials, encoder, signer)
+        return Refreshed(delivery, loop, credentials, encoder, signer, route)
     return delivery

@@ -1,16 +1,21 @@
 """Many records in one request: the bodies of batches.
 
-Implementations of request.BatchShape. Invariant: every byte of a record's key, value and headers
-can be rebuilt by the application.
+Implementations of request.BatchShape. Invariants:
+
+* Every byte of a record's key, value and headers can be rebuilt by the application, but for what
+  an event in JSON holds under the names of our attributes.
+* These tell of the record that is sent. An event that was published as it was received brings
+  those of the record that it was, and whoever knows a record by them would take it for that one.
 """
 
 from __future__ import annotations
 
 import json
 from binascii import b2a_base64
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from sidecar.core.presets import BATCH_ATTRIBUTES
 from sidecar.delivery.cloudevents import (
     REQUIRED,
     CloudEventShape,
@@ -19,6 +24,7 @@ from sidecar.delivery.cloudevents import (
     content_type_of,
     data_member,
     is_json_structured,
+    members,
     parse_json,
     text_of,
     wrapped,
@@ -75,8 +81,7 @@ def _bytes(name: str, value: bytes | None) -> Mapping[str, str | None]:
 class CloudEventsBatch:
     """The batch format of CloudEvents: a JSON array of events (encoding `cloudevents`).
 
-    What travels in the head of a single record are extension attributes here. Where an event has
-    an attribute of such a name itself, that stays and ours is left out.
+    What travels in the head of a single record are extension attributes here.
     """
 
     __slots__ = ("_content_type", "_shape", "_wrapping")
@@ -115,7 +120,10 @@ class CloudEventsBatch:
         }
         if own_type:
             event["datacontenttype"] = own_type.decode()
-        event = {**event, **_missing(event, _extensions(record, rest, attempt))}
+        replaced = event.keys() & BATCH_ATTRIBUTES
+        for name in replaced:
+            del event[name]
+        event.update(_extensions(record, headers if replaced else rest, attempt))
         if not record.value:
             return _dumped(event)
         return b'%b,"%b":%b}' % (_dumped(event)[:-1], *data_member(record.value, own_type))
@@ -132,14 +140,15 @@ def _structured(record: Record, content_type: bytes, attempt: int) -> bytes | No
         return None
     if not isinstance(event, dict) or not event.keys() >= REQUIRED:
         return None
-    added = _missing(event, _extensions(record, record.headers, attempt))
-    if not added:  # it was sent by a sidecar before
-        return value
-    return b"%b,%b" % (value.rstrip()[:-1], _dumped(added)[1:])
-
-
-def _missing(event: Container[str], extensions: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in extensions.items() if name not in event}
+    added = _dumped(_extensions(record, record.headers, attempt))[1:]
+    if event.keys() & BATCH_ATTRIBUTES:  # it was sent by a sidecar before
+        kept = [
+            f"{json.dumps(name)}:{written}"
+            for name, written in members(value.decode()).items()
+            if name not in BATCH_ATTRIBUTES
+        ]
+        return b"{%b,%b" % (",".join(kept).encode(), added)
+    return b"%b,%b" % (value.rstrip()[:-1], added)
 
 
 def _extensions(record: Record, headers: Iterable[Header] | None, attempt: int) -> dict[str, str]:

@@ -249,7 +249,7 @@ async def _read(response: httpx.Response, reading: Reading) -> Result:
     if not 200 <= status < 600:
         return Failed(FailureKind.MALFORMED, f"an answer of status {status} makes no sense")
     wanted = BODY_KEPT if status >= 300 else reading.success_bytes
-    length = 0
+    length = sum(len(name) + len(value) for name, value in response.headers.raw)
     body = bytearray()
     async for chunk in response.aiter_raw():
         length += len(chunk)

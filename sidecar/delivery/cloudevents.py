@@ -279,7 +279,7 @@ def _unpacked(headers: list[Header] | None, value: bytes) -> Shaped | None:
             data = event.pop("data")
             raw_type = raw_type or b"application/json"
             text = isinstance(data, str) and not _is_json_type(raw_type)
-            body = data.encode() if text else _member(value.decode(), "data").encode()
+            body = data.encode() if text else members(value.decode())["data"].encode()
         lines = b"".join(
             [
                 _line_of(name, content)
@@ -304,17 +304,16 @@ def _line_of(name: str, content: object) -> bytes:
     return b"ce-%b: %b\r\n" % (name.encode(), value)
 
 
-def _member(text: str, name: str) -> str:
-    """The last member of this name of a JSON object, as it is written."""
-    found = ""
+def members(text: str) -> dict[str, str]:
+    """The members of a JSON object that is not empty, as they are written; of equals the last."""
+    found: dict[str, str] = {}
     at = text.index("{") + 1
     while True:
         key, at = _JSON.raw_decode(text, _ink(text, at))
         at = _ink(text, _ink(text, at) + 1)  # behind the colon
         start = at
         _, at = _JSON.raw_decode(text, at)
-        if key == name:
-            found = text[start:at]
+        found[key] = text[start:at]
         at = _ink(text, at)
         if text[at] == "}":
             return found

@@ -16,6 +16,7 @@ from typing import Final
 from sidecar.core.credentials import bearer_value, header_line, signing_keys
 from sidecar.delivery.request import RequestEncoder
 from sidecar.delivery.signature import Signer
+from sidecar.logs import WithFields
 from sidecar.ports import Delivery, Slot
 from sidecar.settings import Secret
 
@@ -71,7 +72,9 @@ class Refreshed:
         credentials: Credentials,
         encoder: RequestEncoder,
         signer: Signer | None,
+        route: str = "",
     ) -> None:
+        self._log: Final = WithFields(log, {"route": route})
         self._delivery: Final = delivery
         self._loop: Final = loop
         self._credentials: Final = credentials
@@ -96,7 +99,9 @@ class Refreshed:
             lines, keys = self._credentials.lines(_anew), self._credentials.keys(_anew)
         except ValueError as error:
             if str(error) != self._trouble:
-                log.warning("the credentials for the application stay as they were: %s", error)
+                self._log.warning(
+                    "the credentials for the application stay as they were: %s", error
+                )
                 self._trouble = str(error)
             return
         self._trouble = ""
@@ -105,4 +110,4 @@ class Refreshed:
             self._signer.keys = keys
             changed = True
         if changed:
-            log.info("the credentials for the application have changed")
+            self._log.info("the credentials for the application have changed")

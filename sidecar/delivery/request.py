@@ -19,14 +19,14 @@ import hashlib
 import json
 import re
 from binascii import b2a_base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 from sidecar.core.credentials import header_line
 from sidecar.core.target import TOPIC
 from sidecar.errors import SidecarError
-from sidecar.model import UNREADABLE_HEADERS, Assignment, Header, Record
+from sidecar.model import UNREADABLE_HEADERS, Assignment, Header, Record, TracedRecord
 
 _STARTS_KEPT: Final = 1024
 _NAMES_KEPT: Final = 1024
@@ -41,6 +41,11 @@ _UNREADABLE: Final = "a header's name is not UTF-8, so the client library cannot
 
 TRACE_NAMES: Final = ("traceparent", "tracestate", "baggage")
 _OWN_NAMES: Final = frozenset(("content-type", *TRACE_NAMES))
+# W3C Trace Context: ids that are not all zero, and a version of which more may follow but for 00.
+is_traceparent: Final = re.compile(
+    rb"(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?"
+).fullmatch
+_trace_lines: Final = re.compile(rb"\r\n(?:traceparent|tracestate): [^\r]*")
 
 
 class Unsendable(SidecarError):
@@ -130,7 +135,9 @@ class RequestEncoder:
 
     def encode(self, record: Record, attempt: int) -> tuple[bytes, bytes]:
         """The request: its head up to and with the empty line, and its body. Raises Unsendable."""
-        if record.__class__ is not Record:  # it came back by a retry topic
+        if record.__class__ is not Record:  # it came back by a retry topic, or is traced
+            if isinstance(record, TracedRecord):
+                return self._encode_traced(record, attempt)
             attempt += record.attempts
             record = record.original
         assignment = record.assignment
@@ -170,9 +177,23 @@ class RequestEncoder:
             )
         return head, body
 
+    def _encode_traced(self, record: TracedRecord, attempt: int) -> tuple[bytes, bytes]:
+        head, body = self.encode(record.original, attempt + record.attempts)
+        if b"\r\ntraceparent: " in head:
+            head = _trace_lines.sub(b"", head)
+        return self._in_trace(head, record.trace), body
+
+    def _in_trace(self, head: bytes, trace: Mapping[str, str]) -> bytes:
+        """The head with this trace, if it is not too large for it: a trace rejects no record."""
+        lines = b"".join([header_line(name, value) for name, value in trace.items()])
+        if len(head) + len(lines) > self._max_header_bytes:
+            return head
+        return head[:-2] + lines + b"\r\n"
+
     def encode_batch(self, batch: Sequence[tuple[Record, int]]) -> tuple[bytes, bytes]:
         """As encode, of records of one topic with their attempts. Raises Unsendable."""
         assert self._batch_shape is not None, "no batches on this route"
+        first = batch[0][0]
         batch = [
             each if each[0].__class__ is Record else (each[0].original, each[1] + each[0].attempts)
             for each in batch
@@ -184,7 +205,10 @@ class RequestEncoder:
         head += b"Sidecar-Batch: %d\r\nContent-Length: %d\r\n" % (len(batch), len(body))
         if self._sign is not None:
             head += self._sign(identity_of_batch([record for record, _ in batch]), body)
-        return head + b"\r\n", body
+        head += b"\r\n"
+        return (
+            self._in_trace(head, first.trace) if isinstance(first, TracedRecord) else head
+        ), body
 
     def _opening(self, topic: str) -> bytes:
         """The lines that are the same for every request about a topic."""
@@ -229,6 +253,9 @@ class RequestEncoder:
             lines.append(kept.prefix + (value if plain else byte_sequence(value)))
             if kept.own and plain and value:
                 own[kept.own] = value  # of repeated ones the last, as Kafka's clients do
+        if not is_traceparent(own.get("traceparent", b"")):  # the state of none says nothing
+            own.pop("traceparent", None)
+            own.pop("tracestate", None)
         if whole:
             lines.append(b"Kafka-Headers: " + byte_sequence(headers_as_json(every)))
         lines += [b"%b: %b" % (name.encode(), own[name]) for name in TRACE_NAMES if name in own]

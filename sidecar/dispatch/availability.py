@@ -63,6 +63,7 @@ class Availability:
         breaker: Breaker,
         membership: Membership,
         target: str,
+        repeating: RateLimited,
     ) -> None:
         self._owner = owner
         self._scheduler = scheduler
@@ -72,7 +73,7 @@ class Availability:
         self._timer: Timer | None = None
         self._probing = False
         self._look_again = False  # a connection broke while a probe was under way
-        self._repeating = RateLimited(log, clock=scheduler.time)
+        self._repeating = repeating
         self._stopped = False
         self._target = target
 

@@ -127,7 +127,13 @@ class Route:
         self.breaker: Final = Breaker(scheduler.time())
         self.membership: Final = Membership(settings.leave_after_held_seconds)
         self._availability = Availability(
-            self, scheduler, delivery, self.breaker, self.membership, settings.target
+            self,
+            scheduler,
+            delivery,
+            self.breaker,
+            self.membership,
+            settings.target,
+            self._repeating,
         )
         self.suspects: Final = Suspects(
             scheduler, self.breaker, self._ready, settings.timeout_seconds, self.go_on
@@ -218,6 +224,7 @@ class Route:
         self.generation = int(wall_clock() * 1000)
         self.trouble = ""  # what the fetch thread last reported
         self.trouble_at = 0.0
+        self.without_dead_letter_topic = False
         self.lost_records: list[Record] = []  # cut at the end of a drain (at_most_once)
         self._given_back = 0  # failed in the drain, and left to the next start
         self._fetch_error: BaseException | None = None
@@ -432,8 +439,18 @@ class Route:
         self.trouble = description
         self.trouble_at = self._scheduler.time()
         key = ("kafka", gist(description))
-        where = {"route": self.settings.name}
-        self._repeating.limited(key, logging.WARNING, "kafka: %s", description, fields=where)
+        self._repeating.limited(key, logging.WARNING, "kafka: %s", description)
+
+    def dead_letter_topic_missing(self, missing: bool) -> None:
+        """Told before anything has to be parked."""
+        self.without_dead_letter_topic = missing
+        dead_letter = self.settings.dead_letter
+        if missing and dead_letter is not None:
+            self._log.error(
+                "the dead-letter topic %s does not exist: what is to be parked will wait until it"
+                " does",
+                dead_letter.topic,
+            )
 
     # --- rebalance ----------------------------------------------------------------------------
 

@@ -208,6 +208,13 @@ def causes(route: Route, now: Now) -> Iterator[Cause]:
             f" {route.parker.last_error}",
             "see that the topic exists and may be written; the writes are repeated by themselves",
         )
+    elif route.without_dead_letter_topic:
+        yield Cause(
+            CauseName.DEAD_LETTER_WRITES_FAILING,
+            None,
+            "the dead-letter topic does not exist; nothing waits to be parked yet",
+            "create it, as sidecar check says; it is looked for every ten seconds",
+        )
     if route.trouble and now.scheduler - route.trouble_at < TROUBLE_LASTS_SECONDS:
         yield Cause(
             CauseName.KAFKA_TROUBLE,

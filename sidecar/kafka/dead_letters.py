@@ -32,6 +32,7 @@ from sidecar.core.letters import Told, own_headers
 from sidecar.core.retry_mark import RetryMark, marked
 from sidecar.kafka.client_log import ClientLog
 from sidecar.kafka.errors import describe, is_fatal, kafka_error
+from sidecar.logs import WithFields
 from sidecar.model import UNREADABLE_HEADERS, Header, Record
 from sidecar.ports import Story
 
@@ -95,7 +96,7 @@ class DeadLetterWriter:
 
     config is librdkafka's, without callbacks; the writer adds what its invariants need. topic is
     that of dead letters, if there is one. tell runs a function on the loop. deadline_seconds is
-    the longest a write stays unanswered.
+    the longest a write stays unanswered; route is its name in the log.
     """
 
     def __init__(
@@ -107,7 +108,10 @@ class DeadLetterWriter:
         *,
         deadline_seconds: float = 10.0,
         close_seconds: float = 0.5,
+        route: str = "",
     ) -> None:
+        self._log: Final = WithFields(log, {"route": route})
+        self._route: Final = route
         self.topic: Final = topic
         self._name: Final = topic or group
         self._config: Final = {
@@ -161,12 +165,17 @@ class DeadLetterWriter:
     def _current(self) -> _Client:
         client = self._client
         if client is not None and client.dead:
-            log.warning("%s: the producer died and is made anew: %s", self._name, client.dead)
+            self._log.warning("%s: the producer died and is made anew: %s", self._name, client.dead)
             self._retired = [each for each in self._retired if each.running] + [client]
             client = None
         if client is None:
             client = self._client = _Client(
-                self._config, self._name, self._tell, self._deadline_seconds, self._close_seconds
+                self._config,
+                self._name,
+                self._tell,
+                self._deadline_seconds,
+                self._close_seconds,
+                self._route,
             )
         return client
 
@@ -184,6 +193,7 @@ class _Client:
         tell: _Tell,
         deadline_seconds: float,
         close_seconds: float,
+        route: str,
     ) -> None:
         self.dead = ""  # why it takes no further write
         self._tell = tell
@@ -195,7 +205,7 @@ class _Client:
         self._stopping = False
         self._refused: set[str] = set()  # topics
         self._producer: Producer | None = Producer(
-            {**config, "error_cb": self._on_error}, logger=ClientLog()
+            {**config, "error_cb": self._on_error}, logger=ClientLog(route)
         )
         # A daemon: a client that does not end must not hold the end of the process.
         self._thread = threading.Thread(target=self._run, name=f"park-{name}", daemon=True)

@@ -76,7 +76,7 @@ class Fetcher:
         from_end: bool = False,
         retry_topics: Sequence[RetryTopic] = (),
         wall_clock: Callable[[], float] = time.time,
-        prepare: Callable[[], None] = lambda: None,
+        prepare: Callable[[], object] = lambda: None,
         name: str = "",
     ) -> None:
         self._log = WithFields(log, {"route": name})
@@ -91,7 +91,7 @@ class Fetcher:
         self._clears = clears_before_dispatch
         self._intake = Intake(places)
         self._owned: dict[Partition, Assignment] = {}
-        self._retries = RetryReader(source, retry_topics, wall_clock)
+        self._retries = RetryReader(source, retry_topics, wall_clock, self._repeating)
         self._prepare = prepare
         # A done-map is of use where commits come after what they are about.
         self._starting = StartingPositions(

@@ -45,11 +45,12 @@ class RetryReader:
         source: RecordSource,
         topics: Sequence[RetryTopic],
         wall_clock: Callable[[], float],
+        repeating: RateLimited,
     ) -> None:
         self._source: Final = source
         self._wall_clock: Final = wall_clock
         self._tiers: Final = {topic.name: tier for tier, topic in enumerate(topics)}
-        self._repeating: Final = RateLimited(log)
+        self._repeating: Final = repeating
         self._origins: Final[dict[Partition, Assignment]] = {}
         self._owned: set[Partition] = set()
         self._asleep: dict[Partition, int] = {}  # until when, Unix milliseconds

@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from sidecar.kafka.errors import describe, kafka_error
+from sidecar.logs import WithFields
 from sidecar.model import RetryTopic
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class RetryTopicMaker:
     ) -> None:
         self._config: Final[dict[str, Any]] = {**config, "log_level": "0"}
         self._route: Final = route
+        self._log: Final = WithFields(log, {"route": route})
         self._topics: Final = topics
         self._refused: Final[set[str]] = set()  # for good
         self._made: Final[set[str]] = set()
@@ -93,7 +95,7 @@ class RetryTopicMaker:
             except KafkaException as error:
                 trouble = describe(kafka_error(error))
                 if trouble != told:
-                    log.warning("the retry topics cannot be looked for yet: %s", trouble)
+                    self._log.warning("the retry topics cannot be looked for yet: %s", trouble)
                 told, pause = trouble, _AGAIN_SECONDS
             caller.join(pause)
 
@@ -130,9 +132,9 @@ class RetryTopicMaker:
         self._made.update(made, there)
         self._refused.update(refused)
         if made:
-            log.info("made the retry topics %s", ", ".join(made))
+            self._log.info("made the retry topics %s", ", ".join(made))
         if refused:
-            log.error(
+            self._log.error(
                 "retry topics are missing and cannot be made (%s): %s. What is to go there waits"
                 " here until somebody makes them",
                 reason,

@@ -42,6 +42,7 @@ class KafkaSource:
     """See ports.RecordSource. config is librdkafka's, final: nothing is added but callbacks.
 
     topic_ids: whether to ask for them; a broker that does not know the request costs a timeout.
+    route is its name in the log.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class KafkaSource:
         pattern: str | None,
         *,
         topic_ids: bool = True,
+        route: str = "",
     ) -> None:
         self._config: Final = dict(config)
+        self._route: Final = route
         self._topics: Final = Topics(config, with_ids=topic_ids)
         self._subscription: Final = [*(topics or ()), *([pattern] if pattern else [])]
         self._cooperative: Final = _is_cooperative(config)
@@ -80,7 +83,7 @@ class KafkaSource:
         self._listener = listener
         callbacks = {"error_cb": self._on_client_error, "on_commit": self._commits.answered}
         try:
-            self._consumer = Consumer({**self._config, **callbacks}, logger=ClientLog())
+            self._consumer = Consumer({**self._config, **callbacks}, logger=ClientLog(self._route))
             self._join()
         except KafkaException as error:
             raise refused_config(error) from error

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from sidecar.core.kafka_rules import MAX_POLL_INTERVAL_MS
-from sidecar.core.presets import ENCODINGS, Encoding, Preset
+from sidecar.core.presets import BATCH_ATTRIBUTES, ENCODINGS, Encoding, Preset
 from sidecar.core.target import Scheme
 from sidecar.core.topic_names import LEGAL_TOPIC
 from sidecar.errors import Problem
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _OWN_ATTRIBUTES = frozenset(
     ("specversion", "id", "source", "type", "time", "datacontenttype", "data", "partitionkey")
 )
+
+_OTEL = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
 def number(value: float) -> str:
@@ -140,7 +143,7 @@ def _contract_problems(route: RouteSettings) -> Iterator[Problem]:
     if encoding is not Encoding.CLOUDEVENTS:
         yield Problem("cloudevents", "needs encoding: cloudevents")
     for name in cloudevents.extensions:
-        if name in _OWN_ATTRIBUTES:
+        if name in _OWN_ATTRIBUTES or (route.batch is not None and name in BATCH_ATTRIBUTES):
             yield Problem(
                 f"cloudevents.extensions.{name}", "is made by the sidecar: choose another name"
             )
@@ -209,6 +212,7 @@ def settings_problems(settings: Settings) -> list[Problem]:
         *loop_problems(settings),
         *retry_topic_problems(settings),
         *_time_problems(settings),
+        *_tracing_problems(settings),
     ]
 
 
@@ -270,3 +274,18 @@ def _time_problems(settings: Settings) -> Iterator[Problem]:
             "commit_interval_seconds",
             f"({number(interval)}) must be below drain_seconds ({number(drain)}): lower it",
         )
+
+
+def _tracing_problems(settings: Settings) -> Iterator[Problem]:
+    if settings.tracing.enabled and not all(map(_is_installed, _OTEL)):
+        yield Problem(
+            "tracing.enabled",
+            "needs what is not installed: pip install 'kafka-dispatch-sidecar[otel]'",
+        )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even its parent
+        return False

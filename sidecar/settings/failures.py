@@ -34,7 +34,9 @@ class RetrySettings(Section):
     )
     max_age_seconds: PositiveSeconds | None = Field(
         default=None,
-        description="no further attempt once the first one is this long ago; null: no limit",
+        description="no further attempt once the first one is this long ago, whatever the time was"
+        " spent with: while the app is away nothing is given up, and the first failure after that"
+        " is the last; null: no limit",
     )
     retry_after_max_seconds: Seconds = Field(
         default=300.0, description="the longest wait an app can ask for with Retry-After"

@@ -29,7 +29,14 @@ def retry_problems(route: RouteSettings) -> Iterator[Problem]:
             yield Problem(
                 f"retry.topics[{index}].topic", f"{topic.topic!r} is not a legal topic name"
             )
-    if route.relieve_by is RelieveBy.PARK and route.dead_letter is None:
+    if route.guarantee is Guarantee.AT_MOST_ONCE:
+        for name in ("relieve_after_seconds", "relieve_by"):
+            if name in route.model_fields_set:
+                yield Problem(
+                    name,
+                    "says nothing in at_most_once, whose commits wait for no record: remove it",
+                )
+    elif route.relieve_by is RelieveBy.PARK and route.dead_letter is None:
         yield Problem("relieve_by", "park needs a place: add dead_letter: {topic: …}")
 
 

@@ -319,6 +319,15 @@ class LogSettings(Section):
     )
 
 
+class TracingSettings(Section):
+    """OpenTelemetry spans, one for each attempt. Where they go is said by OTEL_ variables."""
+
+    enabled: bool = Field(
+        default=False,
+        description="record spans and send them by OTLP over HTTP; needs the extra otel",
+    )
+
+
 def _revealed(value: Any) -> Any:
     return value.get_secret_value() if isinstance(value, SecretStr) else value
 
@@ -352,6 +361,7 @@ class Settings(BaseSettings):
     )
     admin: AdminSettings = Field(default_factory=AdminSettings, description="the admin API")
     log: LogSettings = Field(default_factory=LogSettings, description="logs")
+    tracing: TracingSettings = Field(default_factory=TracingSettings, description="spans")
 
     @classmethod
     def settings_customise_sources(

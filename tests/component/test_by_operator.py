@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from sidecar.control import Operations
 from sidecar.core.breaker import State
 from sidecar.dispatch.by_hand import ByHand, Coordinates
 from sidecar.errors import Conflict, NotFound
 from sidecar.model import Guarantee, OnExhausted, Partition
+from sidecar.overview import Vertical
 from sidecar.settings import BatchSettings, RetrySettings
 from sidecar.status import RecordAction, RecordPlace
 from tests.fakes.application import HANG, Reply, Request, answer
@@ -275,6 +278,17 @@ def test_the_threshold_takes_effect_as_records_settle(guarantee: Guarantee) -> N
     world.judge._budget = 50
     route.resume()
     ends_clean(world)
+
+
+def test_a_threshold_below_a_batch_is_refused() -> None:
+    member = only(World(batch=BatchSettings(max_records=50)))
+    vertical = Vertical(member.route, member.fetcher, threading.current_thread())
+    operations = Operations([vertical], lambda: None)
+    with pytest.raises(Conflict, match="no batch is ever full"):
+        operations.set_threshold(TOPIC, 49)
+    assert member.route.threshold == 100
+    operations.set_threshold(TOPIC, 50)
+    assert member.route.threshold == 50
 
 
 @pytest.mark.parametrize("batch", [None, BatchSettings(max_records=5, max_wait_seconds=0)])

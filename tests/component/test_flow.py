@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
+
+import pytest
 
 from sidecar.settings import RetrySettings
 from tests.fakes.application import HANG, Reply, Request, answer
@@ -26,6 +29,24 @@ def test_a_full_buffer_does_not_cost_the_membership() -> None:
     for slot in list(member.app.executing):
         slot.reply(answer().result)
     world.run_until(lambda: world.lag() == 0, limit=5.0)
+
+
+def test_every_line_about_a_route_names_it(caplog: pytest.LogCaptureFixture) -> None:
+    """Troubles that repeat as well, whoever of its parts tells them."""
+    caplog.set_level(logging.DEBUG)
+    world = World(behave=lambda request: answer(500), retry=RetrySettings(max_attempts=2))
+    app = world.members[0].app
+    app.up = False
+    world.run(2.0)
+    app.up = True
+    world.produce(3)
+    world.run(5.0)
+    app.up = False
+    world.run(5.0)
+    parts = {entry.name for entry in caplog.records if hasattr(entry, "route")}
+    assert {entry.name for entry in caplog.records if entry.name not in parts} == set()
+    assert all(hasattr(entry, "route") for entry in caplog.records), caplog.messages
+    assert "sidecar.dispatch.route" in parts
 
 
 def test_an_empty_topic_does_not_cost_the_membership() -> None:

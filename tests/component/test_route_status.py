@@ -232,6 +232,15 @@ def test_failing_dead_letter_writes_are_told_until_one_succeeds() -> None:
     assert (rig.causes, rig.status.parking) == ([], 0)
 
 
+def test_a_missing_dead_letter_topic_is_told_before_anything_is_parked() -> None:
+    rig = running()
+    rig.route.dead_letter_topic_missing(missing=True)
+    assert rig.cause.cause is CauseName.DEAD_LETTER_WRITES_FAILING
+    assert "does not exist" in rig.cause.detail
+    rig.route.dead_letter_topic_missing(missing=False)
+    assert rig.causes == []
+
+
 def test_kafka_trouble_is_told_while_it_is_news() -> None:
     rig = running()
     rig.route.fetch_trouble("all brokers are down")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+
 from sidecar.core.breaker import Breaker, State
 from sidecar.core.membership import Membership
 from sidecar.dispatch.availability import AFTER_A_BREAK_SECONDS, PROBE_SECONDS, Availability
+from sidecar.logs import RateLimited
 from tests.fakes.clock import SimulatedScheduler
 from tests.fakes.delivery import ManualDelivery
 
@@ -26,6 +29,7 @@ class Rig:
             self.breaker,
             Membership(LEAVE_AFTER),
             "http://app",
+            RateLimited(logging.getLogger("sidecar.x"), clock=self.scheduler.time),
         )
 
     def app_is_reachable(self) -> None:

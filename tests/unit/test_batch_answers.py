@@ -89,6 +89,10 @@ def test_both_lists_are_read() -> None:
     ("body", "reason"),
     [
         ({"failures": 3}, "failures is 3, not a list"),
+        ({"failure": [0]}, '"failure" is nothing, did it mean failures\\?'),
+        ({"Failures": [0]}, "did it mean failures"),
+        ({"failed": [{"index": 0}]}, "did it mean failures"),
+        ({"batch_item_failures": [1]}, "did it mean batchItemFailures"),
         ({"batchItemFailures": {}}, "batchItemFailures is {}, not a list"),
         ({"failures": [3]}, "failures names 3: no place in a batch of 3"),
         ({"failures": [-1]}, "names -1"),

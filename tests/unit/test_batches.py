@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sidecar.core.presets import BATCH_ATTRIBUTES
 from sidecar.delivery.batches import CloudEventsBatch, LambdaBatch, RecordsBatch
 from sidecar.delivery.cloudevents import Wrapping
 from sidecar.delivery.request import RequestEncoder, Unsendable, identity_of_batch
@@ -117,28 +118,45 @@ def test_an_event_in_structured_mode_stays_as_it_is() -> None:
     assert json.loads(body)[0]["kafkatopic"] == "orders"
 
 
-def test_an_attribute_of_the_event_is_not_written_over() -> None:
-    text = b'{"specversion":"1.0","id":"7","source":"/s","type":"t","kafkatopic":"mine"}'
+def test_an_event_that_comes_back_as_it_was_sent_is_told_as_the_record_that_it_is_now() -> None:
+    """An application may publish what it was given, and another know records by their keys."""
     headers: list[Header] = [("content-type", b"application/cloudevents+json")]
-    _, body = CloudEventsBatch(WRAPPING)([(a_record(text, headers=headers), 1)])
-    assert body.count(b'"kafkatopic"') == 1
-    assert json.loads(body)[0]["kafkatopic"] == "mine"
-
-
-def test_an_event_that_comes_back_as_it_was_sent_is_still_json() -> None:
-    """An application may publish what it was given; then nothing is left to add."""
-    headers: list[Header] = [("content-type", b"application/cloudevents+json")]
-    text = b'{"specversion":"1.0","id":"7","source":"/s","type":"t"}'
+    text = b'{"specversion":"1.0","id":"7","source":"/s","type":"t","data":{"n":1.50}}'
     batch = CloudEventsBatch(WRAPPING)
     _, sent = batch([(a_record(text, b"k", headers), 1)])
-    _, again = batch([(a_record(sent[1:-1] + b"\n", b"k", headers, offset=43), 1)])
-    assert json.loads(again) == json.loads(sent)
+    _, again = batch([(a_record(sent[1:-1] + b"\n", None, headers, offset=43), 2)])
+    assert again.count(b'"kafkaoffset"') == 1
+    assert b'"data":{"n":1.50}' in again
+    (event,) = json.loads(again)
+    assert event["idempotencykey"] == "orders/3/43/1700000000000"
+    assert (event["kafkaoffset"], event["sidecarattempt"]) == ("43", "2")
+    assert "kafkakey" not in event
 
 
-def test_an_attribute_of_an_event_in_binary_mode_is_not_written_over() -> None:
-    (event,) = events_of(a_record(headers=[*EVENT, ("ce_idempotencykey", b"mine")]))
-    assert event["idempotencykey"] == "mine"
+def test_an_event_of_ours_alone_is_one_of_its_own_attributes_again() -> None:
+    text = b'{"specversion":"1.0","id":"7","source":"/s","type":"t","kafkatombstone":"true"}'
+    headers: list[Header] = [("content-type", b"application/cloudevents+json")]
+    (event,) = events_of(a_record(text, headers=headers))
+    assert (event["id"], event["kafkatopic"]) == ("7", "orders")
+    assert "kafkatombstone" not in event
+
+
+def test_attributes_of_ours_replace_those_of_an_event_in_binary_mode() -> None:
+    """What the record had there is found with its headers."""
+    mine: list[Header] = [("ce_idempotencykey", b"mine"), ("ce_kafkatombstone", b"true")]
+    (event,) = events_of(a_record(headers=[*EVENT, *mine]))
+    assert event["idempotencykey"] == "orders/3/42/1700000000000"
     assert event["kafkaoffset"] == "42"
+    assert "kafkatombstone" not in event
+    assert ["ce_idempotencykey", b64encode(b"mine").decode()] in json.loads(event["kafkaheaders"])
+
+
+def test_every_attribute_of_ours_is_known_as_one() -> None:
+    """So that no event and no operator can bring one of the name."""
+    (some,) = events_of(a_record(b"", b"k", [("a", b"1")]))
+    (other,) = events_of(a_record(None))
+    told = {name for name in (some | other) if name.startswith(("kafka", "sidecar", "idem"))}
+    assert told == BATCH_ATTRIBUTES
 
 
 def test_an_event_in_binary_mode_is_one_whatever_the_route_takes_values_for() -> None:

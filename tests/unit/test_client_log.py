@@ -34,3 +34,8 @@ def test_a_trouble_is_logged_once_and_another_one_as_well(
         ("INFO", "FAIL"),  # told as an error by the client as well
         ("WARNING", "SESS"),
     ]
+
+
+def test_a_line_names_the_route_that_the_client_works_for(caplog: pytest.LogCaptureFixture) -> None:
+    ClientLog("orders").log(logging.WARNING, "%s [%s] %s", "SESSTMOUT", "c", "timed out")
+    assert [vars(each)["route"] for each in caplog.records] == ["orders"]

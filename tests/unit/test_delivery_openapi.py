@@ -52,6 +52,7 @@ KEYS = signing_keys("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 EVENT_HEADERS: list[Header] = [
     (f"ce_{name}", b"1.0") for name in ("specversion", "id", "source", "type")
 ]
+TRACE = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 OF_HTTP = {"host", "content-type", "content-length"}
 
 RECORDS: list[tuple[bytes | None, bytes | None, int, list[Header] | None]] = [
@@ -61,7 +62,7 @@ RECORDS: list[tuple[bytes | None, bytes | None, int, list[Header] | None]] = [
         b"",
         b"\x00",
         1_700_000_000_000,
-        [(n, b"1") for n in ("traceparent", "tracestate", "baggage")],
+        [("traceparent", TRACE), ("tracestate", b"a=1"), ("baggage", b"b=1")],
     ),
 ]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sidecar.delivery.batches import RecordsBatch
 from sidecar.delivery.request import RequestEncoder, Unsendable, split_head
-from sidecar.model import Assignment, Header, Partition, Record, ReturnedRecord
+from sidecar.model import Assignment, Header, Partition, Record, ReturnedRecord, TracedRecord
 
 TRACE = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -302,3 +302,51 @@ def test_a_record_that_came_back_is_sent_as_its_original() -> None:
     assert made.encode_batch([(returned, 2), (original, 1)]) == made.encode_batch(
         [(original, 6), (original, 1)]
     )
+
+
+# --- traces ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("traceparent", "carried"),
+    [
+        (TRACE, True),
+        (TRACE.replace(b"00-", b"cc-", 1) + b"-what-comes", True),
+        (TRACE.upper(), False),
+        (TRACE + b"-more", False),
+        (TRACE.replace(b"00-", b"ff-", 1), False),
+        (b"00-" + b"0" * 32 + b"-00f067aa0ba902b7-01", False),
+        (b"00-4bf92f3577b34da6a3ce929d0e0e4736-" + b"0" * 16 + b"-01", False),
+        (b"4bf92f3577b34da6", False),
+        (b"", False),
+    ],
+)
+def test_only_a_legal_context_goes_under_its_own_names(traceparent: bytes, carried: bool) -> None:
+    """The state of none says nothing, so it goes with it; what the record has goes in any case."""
+    headers: list[Header] = [("traceparent", traceparent), ("tracestate", b"a=1")]
+    head = head_of(encoder(), record(headers=headers))
+    assert bool(values(head, "traceparent")) is carried
+    assert bool(values(head, "tracestate")) is carried
+    assert values(head, "Kafka-Header-traceparent") == [traceparent]
+    assert values(head, "Kafka-Header-tracestate") == [b"a=1"]
+
+
+OURS = {"traceparent": f"00-{'1' * 32}-{'2' * 16}-01"}
+
+
+@pytest.mark.parametrize("headers", [None, [("tracestate", b"a=1"), ("traceparent", TRACE)]])
+def test_a_trace_of_ours_stands_in_place_of_the_records_own(headers: list[Header] | None) -> None:
+    plain = record(headers=headers)
+    head = head_of(encoder(), TracedRecord(plain, OURS), 3)
+    assert values(head, "traceparent") == [OURS["traceparent"].encode()]
+    assert not values(head, "tracestate")
+    assert values(head, "Sidecar-Attempt") == [b"3"]
+    if headers:
+        assert values(head, "Kafka-Header-traceparent") == [TRACE]
+        assert values(head, "Kafka-Header-tracestate") == [b"a=1"]
+
+
+def test_a_trace_that_does_not_fit_rejects_no_record() -> None:
+    head = head_of(encoder(), record())
+    exactly = encoder(max_header_bytes=len(head))
+    assert head_of(exactly, TracedRecord(record(), OURS)) == head

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import cast
 
@@ -9,6 +10,7 @@ import pytest
 
 from sidecar.core.retry_mark import RETRY_MARK, RetryMark, marked
 from sidecar.kafka.retry_reader import GRAIN_MS, RetryReader
+from sidecar.logs import RateLimited
 from sidecar.model import Assignment, Header, Partition, RetryTopic, ReturnedRecord
 from sidecar.ports import Message, RecordSource
 
@@ -32,7 +34,12 @@ class Rig:
     def __init__(self) -> None:
         self.now = 1000.0
         self.source = NotingSource()
-        self.reader = RetryReader(cast("RecordSource", self.source), TOPICS, lambda: self.now)
+        self.reader = RetryReader(
+            cast("RecordSource", self.source),
+            TOPICS,
+            lambda: self.now,
+            RateLimited(logging.getLogger("sidecar.x")),
+        )
         for each in (FIRST, SECOND, PLAIN):
             self.reader.adopt(each)
 

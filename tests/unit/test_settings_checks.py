@@ -10,7 +10,7 @@ import trustme
 
 from sidecar.core.kafka_rules import check_kafka_properties
 from sidecar.errors import ConfigError
-from sidecar.settings import Settings, load_settings
+from sidecar.settings import Settings, checks, load_settings
 from sidecar.settings.topics import excluded
 
 KAFKA = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "billing"}
@@ -70,6 +70,22 @@ ROUTES: list[tuple[dict[str, Any], str]] = [
     (
         {"preset": "dapr", "batch": {}},
         "batch: is nothing that preset: dapr knows: remove batch, or leave out preset",
+    ),
+    (
+        {
+            "encoding": "cloudevents",
+            "batch": {},
+            "cloudevents": {"extensions": {"kafkaoffset": "7"}},
+        },
+        "cloudevents.extensions.kafkaoffset: is made by the sidecar: choose another name",
+    ),
+    (
+        {"guarantee": "at_most_once", "loss_budget": 9, "relieve_after_seconds": 5},
+        "relieve_after_seconds: says nothing in at_most_once, whose commits wait for no record",
+    ),
+    (
+        {"guarantee": "at_most_once", "loss_budget": 9, "relieve_by": "park"},
+        "relieve_by: says nothing in at_most_once",
     ),
     (
         {"batch": {"max_records": 50}, "threshold": 20},
@@ -296,3 +312,11 @@ def test_the_value_of_a_secret_is_not_repeated() -> None:
     assert [str(problem) for problem in problems] == [
         "session.timeout.ms: must be a whole number from 1 to 3600000"
     ]
+
+
+def test_tracing_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_OTEL", ("opentelemetry.sdk", "no_such_module.at_all"))
+    assert told(tracing={"enabled": True}) == (
+        "tracing.enabled: needs what is not installed: pip install 'kafka-dispatch-sidecar[otel]'"
+    )
+    assert not load(tracing={"enabled": False}).tracing.enabled

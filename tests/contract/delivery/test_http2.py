@@ -11,7 +11,9 @@ import pytest
 import trustme
 from h2.connection import H2Connection
 
-from sidecar.delivery.client import _kind
+from sidecar.core.answers import DEFAULT_ANSWERS
+from sidecar.delivery.client import _kind, _read
+from sidecar.delivery.connection import reading_of
 from sidecar.model import Answer, Failed, FailureKind, Result
 from tests.contract.delivery.ways import Stage, Way, a_record, ways
 from tests.rig.hostile_app import Peer
@@ -172,3 +174,16 @@ def test_every_error_of_the_client_has_a_meaning(kind: type[httpx.TransportError
     )
     if malformed:
         assert _kind(kind("Server disconnected without sending a response.")) is FailureKind.BROKEN
+
+
+def test_the_head_of_an_answer_counts_towards_its_limit() -> None:
+    """As by HTTP/1.1: an answer to a batch that is longer is none."""
+    reading = reading_of(DEFAULT_ANSWERS, batches=True)
+
+    def read(body: int, value: int) -> Result:
+        headers = {"x": "a" * value, "content-length": str(body)}
+        response = httpx.Response(200, headers=headers, stream=httpx.ByteStream(b" " * body))
+        return asyncio.run(_read(response, reading))
+
+    assert isinstance(read(reading.limit - 1000, 100), Answer)
+    assert isinstance(read(reading.limit - 1000, 1000), Failed)
