@@ -52,6 +52,7 @@ class AdminApp(FastAPI):
             title="Sidecar admin API",
             summary="Health, state and control of a running sidecar.",
             version="1",
+            openapi_url=None,  # see reference
             docs_url=None,
             redoc_url=None,
             responses={"default": _PROBLEM},

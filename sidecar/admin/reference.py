@@ -1,17 +1,18 @@
-"""The API's description as a page to read: one HTML document, no script, nothing from elsewhere.
+"""The API's description: for tools, and as a page to read, with nothing from elsewhere.
 
-Made from the OpenAPI document when the first reader asks. Whoever wants to try requests has
-/openapi.json and a tool of their own.
+Both are made when the first reader asks, and kept: whoever asks again and again costs the loop
+nothing. Whoever wants to try requests has /openapi.json and a tool of their own.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from html import escape
 from typing import Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
 router = APIRouter()
@@ -36,9 +37,19 @@ key needs <code>Authorization: Bearer</code> with the token, or the Unix socket;
 """
 
 
+@router.get("/openapi.json", include_in_schema=False)
+async def description(request: Request) -> Response:
+    return Response(_document(request.app), media_type="application/json")
+
+
 @router.get("/docs", include_in_schema=False)
 async def reference(request: Request) -> HTMLResponse:
     return HTMLResponse(_page(request.app), headers=_HEADERS)
+
+
+@lru_cache(maxsize=1)
+def _document(app: Any) -> bytes:
+    return json.dumps(app.openapi()).encode()
 
 
 @lru_cache(maxsize=1)

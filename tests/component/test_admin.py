@@ -378,7 +378,8 @@ async def test_the_description_can_be_read_without_a_network(served: Served) -> 
     assert not re.search(r"<script|<link|src=|https?://", page.text)
     for path in openapi_document()["paths"]:
         assert path in page.text
-    assert "integer from 0 to 10000" in page.text
+    assert "integer from 0 to 10000" in page.text  # of a body
+    assert "number from 0 to 3600" in page.text  # of a query
 
 
 def test_operations_have_names_and_documented_problems() -> None:
