@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sidecar.model import Guarantee, OnExhausted, RelieveBy
+import pytest
+
+from sidecar.dispatch.relief import is_possible
+from sidecar.model import Guarantee, OnExhausted, RelieveBy, RetryTopic
 from sidecar.settings import RetrySettings, RetryTopicSettings
 from tests.fakes.application import HANG, Reply, Request, answer
 from tests.fakes.engine import World
@@ -108,12 +111,16 @@ def test_an_outage_does_not_count() -> None:
     world.run_until(lambda: member.route.counters.relieved == 1)
 
 
-def test_neither_without_a_place_nor_where_nothing_may_be_repeated() -> None:
-    for settings in (
-        {"retry": RetrySettings()},
-        {"relieve_after_seconds": 0.0},
-        {"guarantee": Guarantee.AT_MOST_ONCE, "retry": RetrySettings()},
-    ):
-        world = stuck(**settings)
-        world.run(60.0)
-        assert world.members[0].route.counters.relieved == 0
+@pytest.mark.parametrize("settings", [{"retry": RetrySettings()}, {"relieve_after_seconds": 0.0}])
+def test_neither_without_a_place_nor_where_it_is_switched_off(settings: dict[str, Any]) -> None:
+    world = stuck(**settings)
+    world.run(60.0)
+    assert world.members[0].route.counters.relieved == 0
+
+
+def test_nothing_is_relieved_where_nothing_may_be_repeated() -> None:
+    world = World(guarantee=Guarantee.AT_MOST_ONCE)
+    topics = [RetryTopic("a", 0.0), RetryTopic("b", 5.0)]
+    assert not is_possible(world.settings, topics)
+    kept = World().settings
+    assert is_possible(kept, topics)
