@@ -22,6 +22,7 @@ from tests.rig.errors import NoKafka
 from tests.rig.guardian import Guardian
 from tests.rig.kafka import KafkaCluster
 from tests.rig.operations import KafkaOperations
+from tests.rig.properties import UNHARMED, Properties
 
 # A busy machine is no failure; what CI sets for itself stays.
 settings.register_profile(
@@ -60,18 +61,19 @@ def _nothing_is_left_behind() -> Iterator[None]:
     guardian.close()
 
 
-def _start(nodes: int) -> Iterator[KafkaCluster]:
-    cluster = KafkaCluster(nodes)
+def cluster(nodes: int, config: Properties | None = None) -> Iterator[KafkaCluster]:
+    """Of a fixture: a cluster of the rig. Without a way to one it skips, in CI it fails."""
+    found = KafkaCluster(nodes, config=config)
     try:
-        cluster.start()
+        found.start()
     except NoKafka as missing:
         if os.environ.get("CI"):
             pytest.fail(str(missing), pytrace=False)
         pytest.skip(str(missing))
     try:
-        yield cluster
+        yield found
     finally:
-        cluster.stop()
+        found.stop()
 
 
 @pytest.fixture(scope="session")
@@ -83,12 +85,12 @@ def kafka() -> Iterator[KafkaOperations]:
         yield operations
         operations.close_clients()
     else:
-        yield from _start(1)
+        yield from cluster(1, UNHARMED)
 
 
 @pytest.fixture(scope="session")
 def _breakable_kafka() -> Iterator[KafkaCluster]:
-    yield from _start(1)
+    yield from cluster(1)
 
 
 @pytest.fixture
@@ -99,7 +101,7 @@ def breakable_kafka(_breakable_kafka: KafkaCluster) -> Iterator[KafkaCluster]:
 
 @pytest.fixture(scope="session")
 def _kafka3() -> Iterator[KafkaCluster]:
-    yield from _start(3)
+    yield from cluster(3)
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig.errors import NoKafka
+from tests.conftest import cluster
 from tests.rig.kafka import KafkaCluster
 from tests.rig.processes import Scene
-from tests.rig.properties import GUARDED
+from tests.rig.properties import GUARDED, UNHARMED
 
 
 @pytest.fixture
@@ -20,13 +20,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         yield scene
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def guarded() -> Iterator[KafkaCluster]:
     """A broker that allows everything to everybody but what an ACL keeps to someone else."""
-    cluster = KafkaCluster(config=GUARDED)
-    try:
-        cluster.start()
-    except NoKafka as missing:
-        pytest.skip(str(missing))
-    yield cluster
-    cluster.stop()
+    yield from cluster(1, {**GUARDED, **UNHARMED})

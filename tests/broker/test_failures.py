@@ -28,7 +28,7 @@ def test_an_app_that_is_gone_for_a_while_costs_no_attempt(
     kafka: KafkaOperations, tmp_path: Path
 ) -> None:
     """K8S-3: nothing is parked at one attempt, and full speed is back two seconds later."""
-    holds(failures.app_stopped(kafka, tmp_path, 0, seconds=5))
+    holds(failures.app_stopped(kafka, tmp_path, 0, seconds=5, rate=200))
 
 
 def test_a_record_that_kills_the_app_is_parked_alone(

@@ -178,7 +178,8 @@ def test_a_second_member_shares_what_waits(
     that is there already is used as it is.
     """
     name = topic(1)
-    later = retry_topic(name, group, "9")
+    delay = 15  # within which the second member has to start
+    later = retry_topic(name, group, f"{delay}")
     kafka.create_topic(later, 5)
     for number in range(40):
         kafka.produce(name, [b"%d" % number], key=b"%d" % number)
@@ -186,20 +187,20 @@ def test_a_second_member_shares_what_waits(
         what = config(
             kafka.bootstrap_servers,
             group,
-            [route(name, app.port, retry=tiers(9, max_attempts=1), max_parked_in_a_row=40)],
+            [route(name, app.port, retry=tiers(delay, max_attempts=1), max_parked_in_a_row=40)],
             **QUICK,
         )
         first = scene.sidecar(what)
         eventually(lambda: counters(first)["retried_later"] == 40, "all wait in the topic")
         second = scene.sidecar(what)
-        eventually(lambda: second.said("retry.9s"), "it has a part of what waits")
+        eventually(lambda: second.said(f"retry.{delay}s"), "it has a part of what waits")
         app.until(lambda seen: len(seen) == 80)
         at_the_end(kafka, group, later)
         by_body: dict[bytes, list[Request]] = {}
         for each in app.requests:
             by_body.setdefault(each.body, []).append(each)
         assert {tuple(each.attempt for each in seen) for seen in by_body.values()} == {(1, 2)}
-        assert min(two.at - one.at for one, two in by_body.values()) >= 9
+        assert min(two.at - one.at for one, two in by_body.values()) >= delay
         assert counters(second)["delivered"] > 0
         assert [first.stop(), second.stop()] == [0, 0]
 

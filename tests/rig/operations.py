@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import (
     Consumer,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
@@ -23,6 +24,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSp
 from tests.rig.waiting import eventually
 
 _TIMEOUT = 30.0
+_ISOLATION = {
+    "read_committed": IsolationLevel.READ_COMMITTED,
+    "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
+}
 
 # A leader that was just elected, or is not known yet where it was asked.
 _MOVING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
@@ -190,11 +195,18 @@ class KafkaOperations:
         """The offset after the last of each partition, transaction markers included."""
         return self._list_offsets(topic, OffsetSpec.latest())
 
-    def _list_offsets(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
+    def _list_offsets(
+        self,
+        topic: str,
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[int, int]:
         wanted = {TopicPartition(topic, number): spec for number in self._leaders(topic)}
 
         def found() -> list[dict[int, int]]:
-            answers = self.admin.list_offsets(wanted, request_timeout=_TIMEOUT)
+            answers = self.admin.list_offsets(
+                wanted, isolation_level=isolation, request_timeout=_TIMEOUT
+            )
             try:
                 offsets = {each.partition: _result(it).offset for each, it in answers.items()}
             except KafkaException as error:
@@ -299,8 +311,12 @@ class KafkaOperations:
         eventually(lambda: len(self._leaders(topic)) == total, f"{topic} has more partitions")
 
     def read(self, topic: str, *, isolation: str = "read_committed") -> list[Message]:
-        """Every record that is in the topic now, from its beginning, without a group."""
-        ends = {number: end for number, end in self.end_offsets(topic).items() if end > 0}
+        """Every record that is in the topic now, from its beginning, without a group.
+
+        The client may tell of an end before the one that the broker has named.
+        """
+        ends = self._list_offsets(topic, OffsetSpec.latest(), _ISOLATION[isolation])
+        ends = {number: end for number, end in ends.items() if end > 0}
         consumer = Consumer(
             self.client_config(
                 **{
@@ -324,7 +340,9 @@ class KafkaOperations:
                 if error is None:
                     records.append(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    ends.pop(message.partition() or 0, None)
+                    partition, offset = message.partition() or 0, message.offset() or 0
+                    if offset >= ends.get(partition, 0):
+                        ends.pop(partition, None)
                 else:
                     raise KafkaException(error)
         finally:

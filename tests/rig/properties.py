@@ -26,9 +26,11 @@ COMMON: Properties = {
     "group.consumer.session.timeout.ms": 3_000,
     "group.consumer.min.heartbeat.interval.ms": 100,
     "group.consumer.heartbeat.interval.ms": 300,
-    # retention and compaction run at once, in a small heap
+    # an idle broker is to be idle
+    "metadata.max.idle.interval.ms": 5_000,
+    "log.retention.check.interval.ms": 5_000,
+    # compaction runs at once, in a small heap
     "log.initial.task.delay.ms": 100,
-    "log.retention.check.interval.ms": 500,
     "log.cleaner.backoff.ms": 100,
     "log.cleaner.min.cleanable.ratio": 0,
     "log.cleaner.dedupe.buffer.size": 4_194_304,
@@ -37,6 +39,9 @@ COMMON: Properties = {
     "num.io.threads": 4,
     "background.threads": 2,
 }
+
+# For a broker that no test stops: however busy the machine, it is not taken for dead.
+UNHARMED: Properties = {"broker.session.timeout.ms": 30_000, "broker.heartbeat.interval.ms": 500}
 
 # Everything is allowed to everybody but what an ACL keeps to someone else.
 GUARDED: Properties = {

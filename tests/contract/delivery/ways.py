@@ -28,7 +28,7 @@ from sidecar.model import (
 from sidecar.ports import Delivery, Slot
 from tests.rig.hostile_app import App, Peer, Script, serving
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 ASSIGNMENT = Assignment(Partition("orders", 3), epoch=1)
 
 
