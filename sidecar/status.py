@@ -171,8 +171,8 @@ class CountersStatus:
 class RouteStatus:
     """One route. in_flight = buffered + executing + delayed; parking is part of delayed.
 
-    threshold is the effective one, see thresholds. generation rises with every change by an
-    operator.
+    threshold is the effective one, see thresholds. last_failure: of an attempt, in words.
+    generation rises with every change by an operator.
     """
 
     name: str
@@ -195,6 +195,7 @@ class RouteStatus:
     availability: AvailabilityStatus
     causes: list[Cause]
     counters: CountersStatus
+    last_failure: str
     generation: int
 
 

@@ -96,6 +96,7 @@ def route_status(route: Route, now: Now) -> RouteStatus:
         ),
         causes=list(causes(route, now)),
         counters=_counters(route),
+        last_failure=route.failures.last,
         generation=route.generation,
     )
 

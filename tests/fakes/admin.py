@@ -71,6 +71,7 @@ ORDERS: Final = RouteStatus(
     availability=AvailabilityStatus(AppState.UP, NOON, ""),
     causes=[Cause(CauseName.EXECUTORS_BUSY, NOON, "all are busy", "raise the number")],
     counters=CountersStatus(100, 90, 4, 3, 2, 1, 0, 2, 0, 1, 1, 0, 5, 0, {"status_retry": 4}),
+    last_failure="500 Internal Server Error",
     generation=7,
 )
 PAYLOAD: Final = PayloadStatus("azE=", None, [HeaderStatus("h", None)], truncated=False)
