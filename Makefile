@@ -71,8 +71,8 @@ venv: $(STAMP) ## Build or update .venv
 
 .PHONY: lock
 lock: ## Pin the dependencies anew (needs uv; UPGRADE=--upgrade for newer ones)
-	$(UV_COMPILE) pyproject.toml -o requirements.lock
-	$(UV_COMPILE) pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
+	$(UV_COMPILE) --all-extras pyproject.toml -o requirements.lock
+	$(UV_COMPILE) --all-extras pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
 	$(UV_COMPILE) --group build -c requirements-dev.lock -o requirements-build.lock
 
 .PHONY: clean
@@ -81,7 +81,7 @@ clean: ## Remove .venv and every cache of the tools
 
 # Universal: one file for every supported Python, Linux and macOS, x86-64 and ARM; with hashes.
 # With the extras: what is shipped as a whole, in an image, has them.
-UV_COMPILE := uv pip compile -q --all-extras --universal --generate-hashes --python-version 3.11 \
+UV_COMPILE := uv pip compile -q --universal --generate-hashes --python-version 3.11 \
 	--custom-compile-command "make lock" --no-annotate $(UPGRADE)
 
 $(STAMP): requirements-dev.lock pyproject.toml

@@ -194,8 +194,8 @@ class PercentilesStatus:
 class RouteStatus:
     """One route. in_flight = buffered + executing + delayed; parking is part of delayed.
 
-    threshold is the effective one, see thresholds. generation rises with every change by an
-    operator.
+    threshold is the effective one, see thresholds. last_failure: of an attempt, in words.
+    generation rises with every change by an operator.
     """
 
     name: str
@@ -220,6 +220,7 @@ class RouteStatus:
     rates: RatesStatus
     attempt_seconds: PercentilesStatus
     counters: CountersStatus
+    last_failure: str
     generation: int
 
 

@@ -13,10 +13,13 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
 from sidecar.admin import (
+    dashboard,
     dead_letters,
+    events,
     health,
     metrics,
     partitions,
+    permission,
     process,
     records,
     reference,
@@ -26,6 +29,7 @@ from sidecar.admin import (
 from sidecar.admin.access import Access
 from sidecar.admin.bodies import BodyCheck
 from sidecar.admin.control import Control
+from sidecar.admin.events import Feed, Snapshot
 from sidecar.admin.hosts import HostCheck, OriginCheck
 from sidecar.admin.letters import Letters
 from sidecar.admin.problems import MEDIA_TYPE, Problem, handle_problems
@@ -62,14 +66,18 @@ class AdminApp(FastAPI):
         self.state.control = control
         self.state.letters = letters
         self.state.access = access
+        self.state.feed = None if view is None else Feed(view)
         pages = (
+            dashboard,
             health,
             metrics,
             status,
+            events,
             routes,
             dead_letters,
             partitions,
             records,
+            permission,
             process,
             reference,
         )
@@ -88,6 +96,12 @@ class AdminApp(FastAPI):
             document = super().openapi()
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             schemas["Problem"] = TypeAdapter(Problem).json_schema()
+            # The framework describes models of bodies only, and a stream is none.
+            snapshot = TypeAdapter(Snapshot).json_schema(
+                ref_template="#/components/schemas/{model}"
+            )
+            for name, schema in {**snapshot.pop("$defs"), "Snapshot": snapshot}.items():
+                schemas.setdefault(name, schema)
             document["components"]["securitySchemes"] = {
                 "token": {"type": "http", "scheme": "bearer"}
             }

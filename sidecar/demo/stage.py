@@ -7,6 +7,7 @@ signal or after so many seconds, with a drain; nothing it started is left behind
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -57,7 +58,8 @@ async def _perform(options: Options, screen: Screen) -> int:
         if broker.create_topic(TOPIC, 1) != 1:
             screen.text("(this client library cannot make topics: the partition is one of several)")
         app = stack.enter_context(ToyApp(options.slow_every, options.slow_seconds))
-        settings = demo_settings(options, broker.bootstrap_servers, app.port)
+        token = secrets.token_urlsafe(16)
+        settings = demo_settings(options, broker.bootstrap_servers, app.port, token)
         load = SteadyLoad(broker.bootstrap_servers, TOPIC, options.rate)
         rival = _rival(settings, app.port)
         screen.text(*_introduction(options, broker, app))
@@ -67,7 +69,12 @@ async def _perform(options: Options, screen: Screen) -> int:
         while (address := runtime.admin_address) is None:
             if await _over(running, LISTENING_SECONDS):
                 return running.result()
-        screen.text(f"What the sidecar says of itself: {address.url}/v1/status", "")
+        # After the #, so that it is in no request; the page takes it out of the address bar.
+        screen.text(
+            f"The dashboard, with its token: {address.url}/#token={token}",
+            f"What the sidecar says of itself: {address.url}/v1/status",
+            "",
+        )
         load.start()
         stack.callback(load.stop)
         rival.start()
@@ -86,7 +93,7 @@ async def _perform(options: Options, screen: Screen) -> int:
     return code
 
 
-def demo_settings(options: Options, bootstrap_servers: str, app_port: int) -> Settings:
+def demo_settings(options: Options, bootstrap_servers: str, app_port: int, token: str) -> Settings:
     timeout = options.slow_seconds * 2 + _STOP_RESERVE
     places = "loss_budget" if options.guarantee == "at_most_once" else "threshold"
     return load_settings(
@@ -109,7 +116,7 @@ def demo_settings(options: Options, bootstrap_servers: str, app_port: int) -> Se
                 }
             ],
             "drain_seconds": timeout + _STOP_RESERVE,
-            "admin": {"port": 0, "socket": None},
+            "admin": {"port": 0, "socket": None, "token": token},
         },
     )
 

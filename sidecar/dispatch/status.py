@@ -79,6 +79,7 @@ def route_status(route: Route, now: Now) -> RouteStatus:
         rates=_rates(route),
         attempt_seconds=_percentiles(route),
         counters=_counters(route),
+        last_failure=route.failures.last,
         generation=route.generation,
     )
 

@@ -103,11 +103,19 @@ def test_says_something_at_once(demos: list[Demo]) -> None:
 
 def test_the_sidecars_own_words_are_a_click_away(demos: list[Demo]) -> None:
     demo = start(demos, *QUICK)
-    address = re.search(r"http://\S+/v1/status$", demo.wait_until_delivering(), re.MULTILINE)
+    seen = demo.wait_until_delivering()
+    address = re.search(r"http://\S+/v1/status$", seen, re.MULTILINE)
     assert address
     with urllib.request.urlopen(address[0], timeout=END_SECONDS) as answer:
         status = json.load(answer)
     assert status["routes"][0]["counters"]["delivered"] > 0
+    page = re.search(r"(http://\S+/)#token=(\S+)$", seen, re.MULTILINE)
+    assert page
+    asked = urllib.request.Request(
+        f"{page[1]}v1/access", headers={"Authorization": f"Bearer {page[2]}"}
+    )
+    with urllib.request.urlopen(asked, timeout=END_SECONDS) as answer:
+        assert json.load(answer)["may_change"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

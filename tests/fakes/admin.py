@@ -75,6 +75,7 @@ ORDERS: Final = RouteStatus(
     rates=RatesStatus(10.0, 9.5, 0.5, 0.0),
     attempt_seconds=PercentilesStatus(0.01, 0.2, None),
     counters=CountersStatus(100, 90, 4, 3, 2, 1, 0, 2, 0, 1, 1, 0, 5, 0, {"status_retry": 4}),
+    last_failure="500 Internal Server Error",
     generation=7,
 )
 PAYLOAD: Final = PayloadStatus("azE=", None, [HeaderStatus("h", None)], truncated=False)
