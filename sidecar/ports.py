@@ -125,7 +125,13 @@ class RecordSource(Protocol):
         """First offset that exists and the end offset of the partition."""
 
     def ends(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
-        """End offsets as last heard of with a fetch; asks nobody. Absent: not heard of yet."""
+        """End offsets as last heard of, with a fetch or by ask_ends; waits for nobody.
+
+        Absent: not heard of yet.
+        """
+
+    def ask_ends(self, partitions: Sequence[Partition]) -> None:
+        """Have the end offsets of these asked for; ends tells them later. Not in a callback."""
 
     def group_knows(self, topic: str, timeout: float) -> bool:
         """True if the group has a committed offset for any partition of the topic."""

@@ -37,6 +37,7 @@ from sidecar.core.intake import Intake
 from sidecar.core.places import Places
 from sidecar.errors import FatalSource, SourceError
 from sidecar.kafka.committer import Committer
+from sidecar.kafka.ends import Ends
 from sidecar.kafka.retry_reader import Due, RetryReader
 from sidecar.kafka.starting_positions import NOT_FOUND, Found, StartingPositions
 from sidecar.logs import RateLimited, WithFields, gist
@@ -90,6 +91,7 @@ class Fetcher:
         self._revoke_seconds = revoke_seconds
         self._clears = clears_before_dispatch
         self._intake = Intake(places)
+        self._ends = Ends(source, clock)
         self._owned: dict[Partition, Assignment] = {}
         self._retries = RetryReader(source, retry_topics, wall_clock, self._repeating)
         self._prepare = prepare
@@ -167,11 +169,11 @@ class Fetcher:
             self._reported_at = now
             self._reset_out_of_range()
             self._report_positions()
-            self.ends = self._source.ends(list(self._owned))
             all_paused = self._draining or self._intake.all_paused
             asleep = (self._owned[partition] for partition in self._retries.asleep)
             paused = self._owned.values() if all_paused else chain(self._paused, asleep)
             self.paused = frozenset(paused)
+            self.ends = self._ends.look(self._owned, self.paused)
         if self._away is not self._to_be_away:
             self._leave_or_rejoin()
         if self._draining or self._away or self._intake.all_paused:

@@ -26,6 +26,7 @@ from confluent_kafka import Message as RawMessage
 from sidecar.errors import FatalSource, SourceError
 from sidecar.kafka.client_log import ClientLog
 from sidecar.kafka.commit_requests import CommitRequests, Done
+from sidecar.kafka.end_offsets import EndOffsets
 from sidecar.kafka.errors import describe, is_fatal, kafka_error, refused_config, source_error
 from sidecar.kafka.messages import MessageError, read_messages
 from sidecar.kafka.offsets import at, partition_of, partitions_of, plain, text
@@ -57,6 +58,7 @@ class KafkaSource:
         self._config: Final = dict(config)
         self._route: Final = route
         self._topics: Final = Topics(config, with_ids=topic_ids)
+        self._end_offsets: Final = EndOffsets(config)
         self._subscription: Final = [*(topics or ()), *([pattern] if pattern else [])]
         self._cooperative: Final = _is_cooperative(config)
         self._listener: SourceListener
@@ -283,6 +285,13 @@ class KafkaSource:
         return bounds[0], bounds[1]
 
     def ends(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        known = self._end_offsets.over(self._fetched_ends(partitions))
+        return {each: known[each] for each in partitions if each in known}
+
+    def ask_ends(self, partitions: Sequence[Partition]) -> None:
+        self._end_offsets.ask(partitions, self._fetched_ends(partitions))
+
+    def _fetched_ends(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         found: dict[Partition, int] = {}
         for partition in partitions:
             bounds = self._trap.call(

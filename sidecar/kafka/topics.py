@@ -37,6 +37,13 @@ _CONNECTION_SETTINGS: Final = (
 )
 
 
+def connection_settings(config: Mapping[str, object]) -> dict[str, Any]:
+    """What of a consumer's settings an AdminClient needs to reach the same cluster."""
+    found = {key: value for key, value in config.items() if key.startswith(_CONNECTION_SETTINGS)}
+    found["log_level"] = "0"  # what matters comes back as an error
+    return found
+
+
 class Topics:
     """Asks with an admin client that lives for one question.
 
@@ -44,10 +51,7 @@ class Topics:
     """
 
     def __init__(self, config: Mapping[str, object], *, with_ids: bool) -> None:
-        self._connection: Final[dict[str, Any]] = {
-            key: value for key, value in config.items() if key.startswith(_CONNECTION_SETTINGS)
-        }
-        self._connection["log_level"] = "0"  # what matters comes back as an error
+        self._connection: Final = connection_settings(config)
         self._with_ids: Final = with_ids
         self._silent_until = 0.0
 

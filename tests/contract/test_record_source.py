@@ -91,6 +91,30 @@ def test_pause_holds_one_partition_without_loss_or_repeat(backend: Backend, join
     assert member.offsets(held) == list(range(200))
 
 
+def test_the_end_of_a_paused_partition_is_told_when_it_was_asked_for(
+    backend: Backend, join: Join
+) -> None:
+    """Nothing is fetched of it, so nothing else tells; and nobody waits for the answer."""
+    topic = filled(backend, 5)
+    partition = Partition(topic, 0)
+    member = join(topic)
+    until(lambda: len(member.messages) == 5, member)
+    until(lambda: member.source.ends([partition]) == {partition: 5}, member)
+    member.source.pause([partition])
+    backend.produce(topic, numbered(3, 5))
+
+    def told() -> bool:
+        member.source.ask_ends([partition])
+        return member.source.ends([partition]) == {partition: 8}
+
+    until(told, member)
+    assert member.source.ends([]) == {}
+    member.source.resume([partition])
+    backend.produce(topic, numbered(2, 8))
+    until(lambda: len(member.messages) == 10, member)
+    until(lambda: member.source.ends([partition]) == {partition: 10}, member)
+
+
 def test_pause_and_resume_many_times(backend: Backend, join: Join) -> None:
     topic = filled(backend, 100)
     member = join(topic)

@@ -62,6 +62,7 @@ class FakeSource:
         self._listener: SourceListener
         self._positions: dict[Partition, int | None] = {}
         self._paused: set[Partition] = set()
+        self._ends: dict[Partition, int] = {}  # as a fetch or an answer told them
         self._stopped: set[Partition] = set()  # out of range, until seek
         self._answers: list[_Answer] = []
         self._assigning = False
@@ -179,9 +180,15 @@ class FakeSource:
             return log.start, log.end
 
     def ends(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        self.ask_ends([each for each in partitions if each not in self._paused])
+        return {each: self._ends[each] for each in partitions if each in self._ends}
+
+    def ask_ends(self, partitions: Sequence[Partition]) -> None:
+        if self._broker.down:
+            return
         with self._broker.changed:
             logs = {each: self._broker.log(each) for each in partitions}
-            return {each: log.end for each, log in logs.items() if log is not None}
+            self._ends |= {each: log.end for each, log in logs.items() if log is not None}
 
     def group_knows(self, topic: str, timeout: float) -> bool:
         self._ask(timeout)

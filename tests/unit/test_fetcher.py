@@ -33,6 +33,9 @@ class NotingSource:
     def ends(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         return {}
 
+    def ask_ends(self, partitions: Sequence[Partition]) -> None:
+        pass
+
     def commit(self, positions: Mapping[Partition, tuple[int, str]], timeout: float) -> None:
         pass
 
