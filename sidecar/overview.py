@@ -16,8 +16,9 @@ from threading import Thread
 from typing import Final, NamedTuple
 
 from sidecar import __version__
+from sidecar.dispatch.causes import Now
 from sidecar.dispatch.route import Phase, Route
-from sidecar.dispatch.status import Now, executing_records, partition_statuses, route_status
+from sidecar.dispatch.status import executing_records, partition_statuses, route_status
 from sidecar.kafka.fetcher import Fetcher
 from sidecar.status import (
     ExecutingRecord,
@@ -42,11 +43,17 @@ class Overview:
     """See admin.view.View. drained is set once every route has ended."""
 
     def __init__(
-        self, verticals: Sequence[Vertical], loop: asyncio.AbstractEventLoop, drained: asyncio.Event
+        self,
+        verticals: Sequence[Vertical],
+        loop: asyncio.AbstractEventLoop,
+        drained: asyncio.Event,
+        *,
+        partition_metrics: bool = True,
     ) -> None:
         self._verticals = verticals
         self._loop = loop
         self._drained = drained
+        self._partition_metrics = partition_metrics
         self._started_at = time.time()
 
     def alive(self) -> str | None:
@@ -99,9 +106,14 @@ class Overview:
 
     def metrics(self) -> bytes:
         # Imported when the first scraper asks: without one it costs no start and no memory.
-        from sidecar.telemetry.metrics import exposition  # noqa: PLC0415
+        from sidecar.telemetry.metrics import RouteTimes, exposition  # noqa: PLC0415
 
-        return exposition(self.routes(), self.partitions())
+        routes = self.routes()
+        times = [
+            RouteTimes(route.settings.name, route.timings.attempts, route.timings.delays)
+            for route, _, _ in self._verticals
+        ]
+        return exposition(routes, self.partitions(), times, by_partition=self._partition_metrics)
 
     def executing(self, limit: int, *, payload: bool = False) -> Sequence[ExecutingRecord]:
         now = self._now()

@@ -88,7 +88,12 @@ class Runtime:
         verticals = [self._build(route) for route in settings.routes]
         self.routes: Final = [vertical.route for vertical in verticals]
         self._running = set(self.routes)
-        self.overview: Final = Overview(verticals, self._loop, self._drained)
+        self.overview: Final = Overview(
+            verticals,
+            self._loop,
+            self._drained,
+            partition_metrics=settings.admin.partition_metrics,
+        )
         control = Operations(verticals, lambda: self.stop("asked to drain"))
         self._letters = LetterDesk(settings, self._tell, embedded=embedded)
         self._admin = AdminServer(

@@ -52,6 +52,8 @@ class CauseName(Enum):
     RETRYING = "retrying"
     DEAD_LETTER_WRITES_FAILING = "dead_letter_writes_failing"
     KAFKA_TROUBLE = "kafka_trouble"
+    REBALANCING = "rebalancing"
+    NO_PARTITIONS = "no_partitions"
     WATERMARK_HELD = "watermark_held"
 
 
@@ -168,6 +170,27 @@ class CountersStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RatesStatus:
+    """Of the last ten seconds. failed: attempts, in records; throttled_share: of the requests
+    those answered that the application has too much to do (429, 503), None where there was none.
+    """
+
+    received_per_second: float
+    delivered_per_second: float
+    failed_per_second: float
+    throttled_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PercentilesStatus:
+    """Of the last minute, of the requests that reached the application; None: there was none."""
+
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class RouteStatus:
     """One route. in_flight = buffered + executing + delayed; parking is part of delayed.
 
@@ -194,6 +217,8 @@ class RouteStatus:
     exposure: ExposureStatus
     availability: AvailabilityStatus
     causes: list[Cause]
+    rates: RatesStatus
+    attempt_seconds: PercentilesStatus
     counters: CountersStatus
     generation: int
 

@@ -12,15 +12,20 @@ from __future__ import annotations
 
 
 class Membership:
-    """leave_after_seconds: how long the application may be away; 0: for ever."""
+    """leave_after_seconds: how long the application may be away; 0: for ever.
 
-    __slots__ = ("_leave_after", "_refused", "_returned_at", "left_at")
+    joining_since: since when the group has told of no assignment, None: it has. For whoever shows
+    it; kept by the route.
+    """
+
+    __slots__ = ("_leave_after", "_refused", "_returned_at", "joining_since", "left_at")
 
     def __init__(self, leave_after_seconds: float) -> None:
         self._leave_after = leave_after_seconds
         self._refused = False  # the last probe failed
         self._returned_at = float("-inf")
         self.left_at: float | None = None
+        self.joining_since: float | None = None
 
     def should_leave(self, now: float, down_since: float | None, reached: bool) -> bool:
         """Asked with the result of every probe while intake is held. True: it has left.

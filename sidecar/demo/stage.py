@@ -16,8 +16,9 @@ from sidecar.demo.app import FAST_SECONDS, ToyApp
 from sidecar.demo.figures import Figures, Pace, Progress, summary
 from sidecar.demo.one_at_a_time import OneAtATime
 from sidecar.demo.screen import Screen
+from sidecar.dispatch.causes import Now
 from sidecar.dispatch.route import Phase
-from sidecar.dispatch.status import Now, executing_records, route_status
+from sidecar.dispatch.status import executing_records, route_status
 from sidecar.errors import ExitCode
 from sidecar.kafka.client_config import consumer_config
 from sidecar.kafka.embedded import EmbeddedBroker

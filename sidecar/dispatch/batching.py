@@ -32,11 +32,13 @@ Finished = Callable[[Sequence[InFlight], Result, Verdict, int], None]
 
 class Batching:
     """take_one gives the first record of a batch, if one may start; kick has the executors ask
-    again; finished is told of records of which one thing became, and with how many they share it.
+    again; finished is told of records of which one thing became, and with how many they share it;
+    attempted of each request, what it came to as a whole and how many seconds it took.
     """
 
     __slots__ = (
         "_answers",
+        "_attempted",
         "_breaker",
         "_counters",
         "_finished",
@@ -64,6 +66,7 @@ class Batching:
         take_one: Callable[[], InFlight | None],
         kick: Callable[[], None],
         finished: Finished,
+        attempted: Callable[[Outcome, float], None],
     ) -> None:
         self.max_records: Final = settings.max_records
         self._max_bytes: Final = settings.max_bytes
@@ -77,6 +80,7 @@ class Batching:
         self._take_one: Final = take_one
         self._kick: Final = kick
         self._finished: Final = finished
+        self._attempted: Final = attempted
         self._timer: Timer | None = None
 
     def hurry(self) -> None:
@@ -112,10 +116,13 @@ class Batching:
             room -= entry.record.size
         return batch
 
-    def finished(self, batch: Sequence[InFlight], result: Result) -> None:
+    def finished(
+        self, batch: Sequence[InFlight], result: Result, started_at: float, now: float
+    ) -> None:
         """An attempt came to something."""
         verdict = classify(result, self._answers, answered_before=self._counters.delivered > 0)
         if verdict.outcome is not Outcome.DELIVERED or not isinstance(result, Answer):
+            self._attempted(verdict.outcome, now - started_at)
             self._finished(batch, result, verdict, len(batch))
             return
         try:
@@ -123,8 +130,10 @@ class Batching:
         except BatchAnswerError as error:
             failed = Failed(FailureKind.MALFORMED, str(error))
             verdict = classify(failed, self._answers, answered_before=True)
+            self._attempted(verdict.outcome, now - started_at)
             self._finished(batch, failed, verdict, len(batch))
             return
+        self._attempted(verdict.outcome, now - started_at)
         delivered = [entry for index, entry in enumerate(batch) if index not in named]
         if delivered:
             self._finished(delivered, result, verdict, len(batch))

@@ -89,7 +89,7 @@ class BatchExecutor(Executor[Sequence[InFlight]]):
 
 class ExecutorPool(Generic[Work]):
     """executor is the kind of executors; take gives what one of them is to send next, or None;
-    finished is told what an attempt came to.
+    finished is told what an attempt came to, when it began and what time it is now.
     """
 
     __slots__ = (
@@ -117,7 +117,7 @@ class ExecutorPool(Generic[Work]):
         timeout_seconds: float,
         executor: Callable[[ExecutorPool[Work], Slot], Executor[Work]],
         take: Callable[[], Work | None],
-        finished: Callable[[Work, Result], None],
+        finished: Callable[[Work, Result, float, float], None],
     ) -> None:
         self._scheduler = scheduler
         self._time = scheduler.time
@@ -173,11 +173,12 @@ class ExecutorPool(Generic[Work]):
             work = self.take()
             if work is None:
                 return
-            self._start(self._idle.pop(), work)
+            self._start(self._idle.pop(), work, self._time())
 
     def finished(self, executor: Executor[Work], work: Work, result: Result) -> None:
         self.busy -= 1
-        self._finished(work, result)
+        now = self._time()
+        self._finished(work, result, executor.started_at, now)
         if len(self._all) > self.effective:
             self._retire(executor)
             return
@@ -185,7 +186,7 @@ class ExecutorPool(Generic[Work]):
         if following is None:
             self._idle.append(executor)
         else:
-            self._start(executor, following)
+            self._start(executor, following, now)
 
     def cancel(self, entry: InFlight) -> Sequence[InFlight]:
         """Cut the request that carries this record; the records it carried, if there is one.
@@ -218,9 +219,8 @@ class ExecutorPool(Generic[Work]):
         while self._idle:
             self._retire(self._idle.pop())
 
-    def _start(self, executor: Executor[Work], work: Work) -> None:
+    def _start(self, executor: Executor[Work], work: Work, now: float) -> None:
         self.busy += 1
-        now = self._time()
         executor.start(work, now, self._timeout_seconds)
         if self._deadline_timer is None:
             self._deadline_timer = self._scheduler.call_at(executor.deadline, self._check_deadlines)

@@ -44,6 +44,7 @@ from sidecar.dispatch.parker import Parker
 from sidecar.dispatch.relief import Relief
 from sidecar.dispatch.revocations import Revocation, Revocations
 from sidecar.dispatch.suspects import Suspects
+from sidecar.dispatch.timings import Timings
 from sidecar.logs import RateLimited, WithFields, gist
 from sidecar.model import Assignment, Guarantee, Outcome, Record, Result, RetryTopic, Start
 from sidecar.ports import CommitResult, Delivery, Mailbox, Parking, Scheduler, Timer
@@ -96,6 +97,7 @@ class Route:
     ) -> None:
         self.settings: Final = settings
         self.counters: Final = Counters()
+        self.timings: Final = Timings(scheduler, wall_clock, self.counters)
         self.retry_topics: Final = retry_topics  # by tier, see Settings.retry_topics
         self._log = WithFields(log, {"route": settings.name})
         self._commit_interval = commit_interval_seconds
@@ -194,6 +196,7 @@ class Route:
                 take_one=self._take,
                 kick=self.go_on,
                 finished=self._batch_finished,
+                attempted=self.timings.attempted,
             )
             self._pool = ExecutorPool(
                 scheduler,
@@ -239,6 +242,7 @@ class Route:
         """Look for the application; fetching begins when it is there."""
         self._pool.resize(self.settings.executors)
         self.pace.limit(self.settings.max_records_per_second)
+        self.timings.start()
         self._availability.start()
 
     def drain(self) -> None:
@@ -315,6 +319,7 @@ class Route:
 
     def _stop_timers(self) -> None:
         self._availability.stop()
+        self.timings.stop()
         self.pace.stop()
         self.suspects.stop()
         self.failures.stop()
@@ -376,6 +381,7 @@ class Route:
     # --- from the fetch thread ----------------------------------------------------------------
 
     def assigned(self, starts: Sequence[Start]) -> None:
+        self.membership.joining_since = None
         self._offsets.assigned(starts)
         if starts:  # a rebalance that changes nothing for this member is told as well
             self._log.info(
@@ -384,6 +390,7 @@ class Route:
 
     def received(self, records: list[Record]) -> None:
         self.counters.received += len(records)
+        self.timings.fold()
         if self.phase is not Phase.RUNNING:
             self._free(records)
             return
@@ -468,6 +475,7 @@ class Route:
         self._forget(revocation.assignments)
 
     def _forget(self, assignments: Iterable[Assignment]) -> None:
+        self.membership.joining_since = self._scheduler.time()
         for assignment in assignments:
             assignment.live = False
             self._revocations.leaving.discard(assignment)
@@ -541,6 +549,7 @@ class Route:
         if self.phase is Phase.WAITING:
             self._log.info("the application is there; fetching begins")
             self.phase = Phase.RUNNING
+            self.membership.joining_since = self._scheduler.time()
             self._start_fetching()
             self._commit_timer = self._scheduler.call_later(self._commit_interval, self._tick)
         self.go_on()
@@ -556,6 +565,7 @@ class Route:
 
     def return_to_group(self) -> None:
         self._log.info("the application can be reached: joining the group again")
+        self.membership.joining_since = self._scheduler.time()
         self._mailbox.post(Rejoin())
 
     def go_on(self) -> None:
@@ -572,20 +582,25 @@ class Route:
             else:
                 self._relief.forget()
 
-    def _finished(self, entry: InFlight, result: Result) -> None:
+    def _finished(self, entry: InFlight, result: Result, started_at: float, now: float) -> None:
         """An attempt came to something."""
         live = not self._keeps or entry.record.assignment.live
         if result is not self._accepted or not live:
             verdict = classify(result, self._answers, answered_before=self.counters.delivered > 0)
             if not live:
+                self.timings.attempted(verdict.outcome, now - started_at)
                 self._late([entry], result, verdict)
                 return
             if verdict.outcome is not Outcome.DELIVERED:
+                self.timings.attempted(verdict.outcome, now - started_at)
                 self._calm = False
                 self.failures.failed([entry], result, verdict)
                 return
             self._accepted = result
-        self.counters.delivered += 1
+        counters = self.counters
+        counters.delivered += 1
+        if not counters.delivered % self.timings.every:
+            self.timings.took(entry.record, started_at, now)
         if not self._calm:
             self._delivered([entry])
         self._offsets.settled(entry)
@@ -607,6 +622,7 @@ class Route:
             self.failures.failed(entries, result, verdict, batch)
             return
         self.counters.delivered += len(entries)
+        self.timings.arrived(entries, self._scheduler.time())
         if not self._calm:
             self._delivered(entries)
         for entry in entries:
@@ -618,6 +634,7 @@ class Route:
         self._calm = False
         if verdict.outcome is Outcome.DELIVERED:
             self.counters.delivered += len(entries)
+            self.timings.arrived(entries, self._scheduler.time())
             self._delivered(entries)
         else:
             if verdict.outcome is Outcome.APP_DOWN:
@@ -784,6 +801,11 @@ class Route:
     def is_leaving(self, assignment: Assignment) -> bool:
         """Whether the partition is being given up, or has been."""
         return assignment in self._revocations.leaving or not assignment.live
+
+    @property
+    def revoking(self) -> int:
+        """Records that a revocation waits for."""
+        return sum(len(each.waiting) for each in self._open_revocations.values())
 
     @property
     def startable(self) -> int:

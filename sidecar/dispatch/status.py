@@ -1,27 +1,23 @@
-"""What a route says about itself: numbers, and in words why it is slow or stopped.
+"""What a route says about itself: its numbers, and the records and partitions it has.
 
-Reads a route on the loop and changes nothing. Moments are kept in scheduler time inside and
-shown as times of day, so every function takes both clocks' reading of now.
+Reads a route on the loop and changes nothing. Why it is slow or stopped is told by causes.
 """
 
 from __future__ import annotations
 
 import base64
 import heapq
-from collections.abc import Collection, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Collection, Mapping
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
-from sidecar.core.breaker import State
+from sidecar.dispatch.causes import Now, causes
 from sidecar.dispatch.offsets import PartitionState
 from sidecar.dispatch.route import Phase, Route
 from sidecar.model import UNREADABLE_HEADERS, Assignment, Guarantee, Partition, Record
 from sidecar.status import (
     AppState,
     AvailabilityStatus,
-    Cause,
-    CauseName,
     CountersStatus,
     ExecutingRecord,
     ExecutorsStatus,
@@ -29,14 +25,14 @@ from sidecar.status import (
     HeaderStatus,
     PartitionStatus,
     PayloadStatus,
+    PercentilesStatus,
     RateLimitStatus,
+    RatesStatus,
     RouteState,
     RouteStatus,
     ThresholdStatus,
 )
 
-TROUBLE_LASTS_SECONDS: Final = 30.0  # the client repeats what goes on within this time
-HELD_LONG_SECONDS: Final = 10.0
 PAYLOAD_BYTES: Final = 1024  # of each part of a record that are shown
 HEADERS_SHOWN: Final = 100
 
@@ -47,21 +43,6 @@ _STATES: Final = {
     Phase.LEAVING: RouteState.LEAVING,
     Phase.ENDED: RouteState.ENDED,
 }
-
-
-class Now(NamedTuple):
-    """One moment by both clocks: the scheduler's, and Unix seconds."""
-
-    scheduler: float
-    wall: float
-
-    def date(self, moment: float) -> datetime:
-        """The time of day of a moment in scheduler time."""
-        unix = self.wall - (self.scheduler - moment)
-        return datetime.fromtimestamp(round(unix, 3), UTC)
-
-    def age(self, moment: float) -> float:
-        return max(0.0, round(self.scheduler - moment, 3))
 
 
 def route_status(route: Route, now: Now) -> RouteStatus:
@@ -95,9 +76,26 @@ def route_status(route: Route, now: Now) -> RouteStatus:
             route.breaker.last_error,
         ),
         causes=list(causes(route, now)),
+        rates=_rates(route),
+        attempt_seconds=_percentiles(route),
         counters=_counters(route),
         generation=route.generation,
     )
+
+
+def _rates(route: Route) -> RatesStatus:
+    received, delivered, failed, throttled = route.timings.rates()
+    return RatesStatus(
+        received_per_second=round(received, 3),
+        delivered_per_second=round(delivered, 3),
+        failed_per_second=round(failed, 3),
+        throttled_share=None if throttled is None else round(throttled, 4),
+    )
+
+
+def _percentiles(route: Route) -> PercentilesStatus:
+    found = route.timings.percentiles()
+    return PercentilesStatus(*(None if each is None else round(each, 4) for each in found))
 
 
 def route_state(route: Route) -> RouteState:
@@ -175,159 +173,6 @@ def _thresholds(route: Route) -> ThresholdStatus:
         in_flight=in_flight,
         the_loss_budget=route.settings.guarantee is Guarantee.AT_MOST_ONCE,
     )
-
-
-def causes(route: Route, now: Now) -> Iterator[Cause]:
-    """Why the route is slow or stopped, what stops it first; nothing while all is well."""
-    if route.phase in (Phase.LEAVING, Phase.ENDED):
-        return
-    yield from _stopped_by_app(route, now)
-    if route.failures.halted:
-        yield Cause(
-            CauseName.HALTED,
-            None,
-            route.failures.halted,
-            "mend the app or the record, then resume the route",
-        )
-    if route.paused:
-        yield Cause(CauseName.PAUSED, None, "an operator paused the dispatch", "resume the route")
-    if route.phase is Phase.DRAINING:
-        yield Cause(
-            CauseName.DRAINING,
-            None,
-            f"{route.in_flight} records in flight are being finished",
-            "wait; what is not finished in time is cut",
-        )
-    yield from _executors(route)
-    yield from _retrying(route, now)
-    if route.parker.failures:
-        yield Cause(
-            CauseName.DEAD_LETTER_WRITES_FAILING,
-            None,
-            f"{len(route.parker)} records wait to be parked or to be moved to a retry topic;"
-            f" {route.parker.last_error}",
-            "see that the topic exists and may be written; the writes are repeated by themselves",
-        )
-    elif route.without_dead_letter_topic:
-        yield Cause(
-            CauseName.DEAD_LETTER_WRITES_FAILING,
-            None,
-            "the dead-letter topic does not exist; nothing waits to be parked yet",
-            "create it, as sidecar check says; it is looked for every ten seconds",
-        )
-    if route.trouble and now.scheduler - route.trouble_at < TROUBLE_LASTS_SECONDS:
-        yield Cause(
-            CauseName.KAFKA_TROUBLE,
-            now.date(route.trouble_at),
-            route.trouble,
-            "see that the brokers are reachable; the client tries again by itself",
-        )
-    yield from _watermark(route, now)
-
-
-def _stopped_by_app(route: Route, now: Now) -> Iterator[Cause]:
-    breaker = route.breaker
-    since, error = now.date(breaker.since), breaker.last_error or "no answer yet"
-    if breaker.state is State.WAITING:
-        step = "start the app, or see that it listens at the target; nothing is fetched until then"
-        yield Cause(CauseName.WAITING_FOR_APP, since, error, step)
-    elif breaker.state is State.HELD or (breaker.state is State.TRIAL and route.in_flight):
-        yield _held(route, now)  # reachable and with nothing to try, it is not stopped
-    if (left_at := route.membership.left_at) is not None:
-        yield Cause(
-            CauseName.LEFT_GROUP,
-            now.date(left_at),
-            f"the app was not there for {route.settings.leave_after_held_seconds:g} s: this member"
-            " has left the group, and others have its partitions",
-            "bring the app back; the group is joined again by itself",
-        )
-
-
-def _held(route: Route, now: Now) -> Cause:
-    breaker, failures = route.breaker, route.failures
-    error = breaker.last_error
-    if breaker.until_delivered:
-        waiting = f", {failures.waiting} wait to be parked" if failures.waiting else ""
-        return Cause(
-            CauseName.PARKED_IN_A_ROW,
-            now.date(breaker.down_since or breaker.since),
-            f"{failures.parked_in_a_row} records were parked or moved to a retry topic since"
-            f" the last delivery{waiting};"
-            f" the last failure: {failures.last}",
-            "see why the app takes no record; delivery goes on once it takes one. If they are"
-            " parked rightly, resume the route to park as many again",
-        )
-    step = "see why the app is away or misrouted; delivery goes on once it answers"
-    return Cause(CauseName.HELD, now.date(breaker.since), error or "no answer yet", step)
-
-
-def _executors(route: Route) -> Iterator[Cause]:
-    pool = route.executors
-    if pool.wanted == 0:
-        yield Cause(
-            CauseName.NO_EXECUTORS,
-            None,
-            "the number of executors is 0: nothing is dispatched",
-            "set it to what the app can take",
-        )
-        return
-    waiting = route.startable + route.offsets.waiting
-    if route.pace.rate is not None and waiting and pool.busy < pool.wanted:
-        yield Cause(
-            CauseName.RATE_LIMITED,
-            None,
-            f"no more than {route.pace.rate:g} records start per second, {waiting} wait",
-            "raise or remove the rate limit if the app can take more",
-        )
-    elif pool.effective < pool.wanted:
-        yield Cause(
-            CauseName.APP_OVERLOADED,
-            None,
-            f"{route.failures.concurrency.rate:.0%} of the recent answers were 429 or 503:"
-            f" {pool.effective} of {pool.wanted} executors are used",
-            "give the app more room, or lower the number of executors; it is raised by itself as"
-            " records are delivered",
-        )
-    elif pool.busy >= pool.effective and waiting:
-        yield Cause(
-            CauseName.EXECUTORS_BUSY,
-            None,
-            f"all {pool.busy} executors have a request out, {waiting} records wait for one",
-            "raise the number of executors if the app has room, else make the app faster",
-        )
-
-
-def _retrying(route: Route, now: Now) -> Iterator[Cause]:
-    """Records that wait to be tried again, once they are many or one has waited long."""
-    waiting, oldest = len(route.delays), route.delays.oldest
-    if oldest is None:
-        return
-    if waiting * 10 >= route.threshold or now.scheduler - oldest >= HELD_LONG_SECONDS:
-        yield Cause(
-            CauseName.RETRYING,
-            now.date(oldest),
-            f"{waiting} records wait to be tried again; the last failure: {route.failures.last}",
-            "see why the app fails; the records are tried again by themselves",
-        )
-
-
-def _watermark(route: Route, now: Now) -> Iterator[Cause]:
-    """The record that keeps the most settled ones from being committed, once it does so long."""
-    held = [
-        (state.span - state.outstanding, state.oldest)
-        for state in route.offsets.partitions()
-        if state.oldest is not None
-        and state.span > state.outstanding
-        and now.scheduler - state.oldest.received_at >= HELD_LONG_SECONDS
-    ]
-    if held:
-        done, entry = max(held, key=lambda each: each[0])
-        yield Cause(
-            CauseName.WATERMARK_HELD,
-            now.date(entry.received_at),
-            f"{entry.record} is not settled; {done} offsets behind it are done or hold no record",
-            "see what keeps the app from answering this record",
-        )
 
 
 def _counters(route: Route) -> CountersStatus:

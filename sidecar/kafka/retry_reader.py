@@ -121,7 +121,8 @@ class RetryReader:
             )
             return Record(assignment, offset, timestamp_ms, key, value, headers, size)
         own = (headers or [])[:-1] or None
-        record = ReturnedRecord(assignment, offset, timestamp_ms, key, value, headers, size)
+        # As old as the original: what counts is how long the application has waited for it.
+        record = ReturnedRecord(assignment, offset, mark.timestamp_ms, key, value, headers, size)
         first = self._origin(Partition(mark.topic, mark.partition))
         record.original = Record(first, mark.offset, mark.timestamp_ms, key, value, own, size)
         record.attempts = max(0, mark.attempts)

@@ -288,6 +288,11 @@ class AdminSettings(Section):
         default_factory=_token_of,
         description="bearer token; better SIDECAR_ADMIN__TOKEN or token_file than the file itself",
     )
+    partition_metrics: bool = Field(
+        default=True,
+        description="whether /metrics has series for each partition; what is summed up over them"
+        " stays",
+    )
 
     @model_validator(mode="after")
     def _token_is_one(self) -> Self:

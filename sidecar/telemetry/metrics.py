@@ -8,13 +8,20 @@ Owner: whoever asks, on the loop. Names, units and labels are public (docs/opera
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
+from sidecar.core.histogram import Histogram
+from sidecar.model import Outcome
 from sidecar.status import AppState, CauseName, PartitionStatus, RouteState, RouteStatus
 
 PREFIX: Final = "kafka_sidecar_"
@@ -53,6 +60,14 @@ class LabelledGauge(NamedTuple):
     read: Callable[[RouteStatus], Iterable[tuple[str, float]]]
 
 
+class RouteTimes(NamedTuple):
+    """How long the attempts of a route took, by what they came to, and how late records arrived."""
+
+    route: str
+    attempts: Mapping[Outcome, Histogram]
+    delays: Histogram
+
+
 ROUTE_GAUGES: Final = (
     RouteGauge("threshold_records", "Records in flight at most, in force", lambda r: r.threshold),
     RouteGauge("threshold_bytes", "Bytes in flight at most", lambda r: r.threshold_bytes),
@@ -78,6 +93,11 @@ ROUTE_COUNTERS: Final = (
     RouteCounter("parked_records", "In the dead-letter topic", lambda r: r.counters.parked),
     RouteCounter(
         "retried_later_records", "Moved to a retry topic", lambda r: r.counters.retried_later
+    ),
+    RouteCounter(
+        "already_done_records",
+        "Fetched again, and known as done by an earlier owner",
+        lambda r: r.counters.already_done,
     ),
     RouteCounter("dropped_records", "Given up for good", lambda r: r.counters.dropped),
     RouteCounter("lost_records", "Cut at the end of a drain", lambda r: r.counters.lost),
@@ -144,6 +164,14 @@ PARTITION_GAUGES: Final = (
 )
 FAILED_ATTEMPTS: Final = "failed_attempts"
 BACKLOG: Final = "backlog_records"
+ASSIGNED: Final = "assigned_partitions"
+ATTEMPT_SECONDS: Final = "attempt_seconds"
+DELIVERY_DELAY: Final = "delivery_delay_seconds"
+# Of the finer ones that are kept; their number is paid for by whoever stores them.
+ATTEMPT_BUCKETS: Final = (
+    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+    *(1.0, 2.0, 5.0, 10.0, 20.0, 50.0),
+)
 NAMES: Final = frozenset(
     PREFIX + name
     for name in (
@@ -151,14 +179,32 @@ NAMES: Final = frozenset(
         *(f"{each.name}_total" for each in ROUTE_COUNTERS),
         f"{FAILED_ATTEMPTS}_total",
         BACKLOG,
+        ASSIGNED,
+        ATTEMPT_SECONDS,
+        DELIVERY_DELAY,
     )
 )
+# Every name that a query may use.
+SERIES: Final = NAMES | {
+    PREFIX + name + suffix
+    for name in (ATTEMPT_SECONDS, DELIVERY_DELAY)
+    for suffix in ("_bucket", "_count", "_sum")
+}
 
 
-def exposition(routes: Sequence[RouteStatus], partitions: Sequence[PartitionStatus]) -> bytes:
-    """What a scraper gets: the text format of Prometheus, version 0.0.4, in UTF-8."""
+def exposition(
+    routes: Sequence[RouteStatus],
+    partitions: Sequence[PartitionStatus],
+    times: Sequence[RouteTimes] = (),
+    *,
+    by_partition: bool = True,
+) -> bytes:
+    """What a scraper gets: the text format of Prometheus, version 0.0.4, in UTF-8.
+
+    by_partition: whether there are series for each partition.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Snapshot(routes, partitions))
+    registry.register(_Snapshot(routes, partitions, times, by_partition))
     return generate_latest(registry)
 
 
@@ -166,10 +212,16 @@ class _Snapshot(Collector):
     """The metrics of one moment."""
 
     def __init__(
-        self, routes: Sequence[RouteStatus], partitions: Sequence[PartitionStatus]
+        self,
+        routes: Sequence[RouteStatus],
+        partitions: Sequence[PartitionStatus],
+        times: Sequence[RouteTimes],
+        by_partition: bool,
     ) -> None:
         self._routes = routes
         self._partitions = partitions
+        self._times = times
+        self._by_partition = by_partition
 
     def collect(self) -> Iterator[Metric]:
         for gauge in ROUTE_GAUGES:
@@ -191,7 +243,13 @@ class _Snapshot(Collector):
         yield self._gauge(
             BACKLOG, "Records that are not settled, in flight or not fetched yet", self._backlog
         )
-        for one in PARTITION_GAUGES:
+        yield self._gauge(
+            ASSIGNED,
+            "Partitions this member owns",
+            lambda route: sum(each.route == route.name for each in self._partitions),
+        )
+        yield from self._histograms()
+        for one in PARTITION_GAUGES if self._by_partition else ():
             of_partitions = GaugeMetricFamily(
                 PREFIX + one.name, one.help, labels=["route", "topic", "partition"]
             )
@@ -221,6 +279,30 @@ class _Snapshot(Collector):
                 failed.add_metric([route.name, reason], count)
         return failed
 
+    def _histograms(self) -> Iterator[Metric]:
+        attempts = HistogramMetricFamily(
+            PREFIX + ATTEMPT_SECONDS,
+            "From the start of a request to its outcome",
+            labels=["route", "outcome"],
+        )
+        delays = HistogramMetricFamily(
+            PREFIX + DELIVERY_DELAY,
+            "From the timestamp of a record to its delivery",
+            labels=["route"],
+        )
+        for times in self._times:
+            for outcome, histogram in times.attempts.items():
+                attempts.add_metric(
+                    [times.route, outcome.value],
+                    _cumulated(histogram, ATTEMPT_BUCKETS),
+                    histogram.sum,
+                )
+            delays.add_metric(
+                [times.route], _cumulated(times.delays, times.delays.bounds), times.delays.sum
+            )
+        yield attempts
+        yield delays
+
     def _backlog(self, route: RouteStatus) -> float:
         """What is not due yet in a retry topic is none."""
         return route.in_flight + sum(
@@ -229,3 +311,10 @@ class _Snapshot(Collector):
             if partition.route == route.name and partition.lag is not None
             if not partition.delay_seconds
         )
+
+
+def _cumulated(histogram: Histogram, bounds: Sequence[float]) -> list[tuple[str, float]]:
+    told: list[tuple[str, float]] = [
+        (f"{bound:g}", count) for bound, count in histogram.up_to(bounds)
+    ]
+    return [*told, ("+Inf", histogram.count)]

@@ -8,7 +8,8 @@ from typing import Any, Final
 import pytest
 
 from sidecar.core.retry_mark import RETRY_MARK, RetryMark, marked, read_mark
-from sidecar.dispatch.status import Now, executing_records, partition_statuses, route_status
+from sidecar.dispatch.causes import Now
+from sidecar.dispatch.status import executing_records, partition_statuses, route_status
 from sidecar.model import OnExhausted, Partition
 from sidecar.settings import BatchSettings, RetrySettings, RetryTopicSettings
 from sidecar.status import CauseName, RecordAction, RecordPlace

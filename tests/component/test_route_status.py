@@ -10,16 +10,10 @@ import pytest
 
 from sidecar.core.commands import Command
 from sidecar.core.places import Places
+from sidecar.dispatch.causes import HELD_LONG_SECONDS, TROUBLE_LASTS_SECONDS, Now
 from sidecar.dispatch.route import Route
-from sidecar.dispatch.status import (
-    HELD_LONG_SECONDS,
-    TROUBLE_LASTS_SECONDS,
-    Now,
-    executing_records,
-    partition_statuses,
-    route_status,
-)
-from sidecar.model import Answer, Failed, FailureKind, Guarantee, OnExhausted, Start
+from sidecar.dispatch.status import executing_records, partition_statuses, route_status
+from sidecar.model import Answer, Failed, FailureKind, Guarantee, OnExhausted, Outcome, Start
 from sidecar.settings import DeadLetterSettings, RetrySettings, RouteSettings
 from sidecar.status import AppState, Cause, CauseName, RouteState, RouteStatus
 from tests.fakes.clock import SimulatedScheduler
@@ -252,6 +246,41 @@ def test_kafka_trouble_is_told_while_it_is_news() -> None:
     assert rig.causes == []
 
 
+def test_joining_and_being_left_without_a_partition_are_told() -> None:
+    rig = Rig()
+    rig.delivery.answer_probe(None)
+    rig.scheduler.advance(3.0)
+    assert rig.causes == [CauseName.REBALANCING]
+    assert rig.cause.since == datetime.fromtimestamp(UNIX, UTC)
+    rig.route.assigned([])
+    assert rig.causes == [CauseName.NO_PARTITIONS]
+    rig.route.assigned([Start(rig.orders, 0)])
+    assert rig.causes == []
+
+
+def test_a_rebalance_that_waits_for_records_is_told() -> None:
+    rig = running()
+    rig.receive(0)
+    rig.route.revoke(1, [rig.orders], 5.0)
+    assert rig.cause.cause is CauseName.REBALANCING
+    assert rig.cause.detail.startswith("1 records")
+    rig.answer(0)
+    assert rig.causes == [CauseName.REBALANCING]
+    assert "no partition yet" in rig.cause.detail
+    rig.route.assigned([Start(assignment(epoch=2), 1)])
+    assert rig.causes == []
+
+
+def test_answers_of_too_much_are_told_though_there_is_nothing_to_lower() -> None:
+    rig = running(executors=1)
+    for offset in range(10):
+        rig.receive(offset)
+        rig.answer(offset, Answer(429) if offset % 5 == 0 else None)
+    assert rig.status.rates.throttled_share == 0.2
+    assert rig.causes[0] is CauseName.APP_OVERLOADED
+    assert rig.status.causes[0].detail.startswith("20% ")
+
+
 def test_record_that_holds_the_watermark_is_named() -> None:
     rig = running(timeout_seconds=60)
     rig.receive(0, 1, 2)
@@ -263,6 +292,40 @@ def test_record_that_holds_the_watermark_is_named() -> None:
     assert rig.cause.cause is CauseName.WATERMARK_HELD
     assert rig.cause.detail.startswith("orders/0/0 ")
     assert "2 offsets behind it" in rig.cause.detail
+
+
+def test_what_gets_the_record_settled_depends_on_where_it_is() -> None:
+    """Waiting for the dead-letter topic, for the application, or for its next attempt."""
+    rig = running(timeout_seconds=60, executors=3, retry=RetrySettings(max_attempts=9))
+
+    def step() -> str:
+        (found,) = [each for each in rig.status.causes if each.cause is CauseName.WATERMARK_HELD]
+        return found.next_step
+
+    rig.receive(0, 1, 2)
+    rig.answer(1)
+    rig.answer(2)
+    rig.scheduler.advance(HELD_LONG_SECONDS)
+    assert "its request is out" in step()
+    assert "sidecar record park orders/0/0" in step()
+    rig.answer(0, Answer(500))
+    assert "waits for its next attempt" in step()
+    assert "the application answered 500" in step()
+    rig.scheduler.advance(30.0)
+    rig.parking.error = "dead: no such topic"
+    rig.answer(0, Answer(422))
+    assert "see that the topic exists" in step()
+
+
+def test_a_record_that_waits_for_the_app_is_not_to_be_moved() -> None:
+    rig = running()
+    rig.receive(0, 1, 2)
+    rig.answer(1)
+    rig.answer(0, DOWN)
+    rig.scheduler.advance(HELD_LONG_SECONDS)
+    assert rig.causes == [CauseName.HELD, CauseName.WATERMARK_HELD]
+    assert "see why it is away" in rig.status.causes[1].next_step
+    assert "sidecar record" not in rig.status.causes[1].next_step
 
 
 def test_records_that_keep_failing_are_told_though_nothing_is_settled_behind_them() -> None:
@@ -331,3 +394,79 @@ def test_at_most_once_tells_the_age_of_what_is_not_committed_yet(executors: int)
     assert status.exposure.would_repeat == 0
     (partition,) = partition_statuses(rig.route, rig.now, {}, None)
     assert (partition.committed, partition.span) == (0, 2)
+
+
+def test_rates_and_percentiles_are_those_of_lately() -> None:
+    rig = running(executors=100)
+    assert rig.status.rates.throttled_share is None
+    assert rig.status.attempt_seconds.p50 is None
+    for second in range(20):
+        rig.receive(*range(10 * second, 10 * second + 10))
+        rig.scheduler.advance(0.5)
+        for offset in range(10 * second, 10 * second + 10):
+            rig.answer(offset)
+        rig.scheduler.advance(0.5)
+    rates = rig.status.rates
+    assert rates.received_per_second == pytest.approx(10, rel=0.2)
+    assert rates.delivered_per_second == pytest.approx(10, rel=0.2)
+    assert (rates.failed_per_second, rates.throttled_share) == (0.0, 0.0)
+    assert rig.status.attempt_seconds.p50 == pytest.approx(0.45, abs=0.051)
+    rig.scheduler.advance(12.0)
+    assert rig.status.rates.delivered_per_second == 0.0
+    assert rig.status.attempt_seconds.p99 is not None
+    rig.scheduler.advance(60.0)
+    assert rig.status.attempt_seconds.p99 is None
+
+
+def test_each_attempt_is_timed_under_what_it_came_to() -> None:
+    rig = running(executors=4)
+    rig.receive(0, 1, 2, 3)
+    rig.scheduler.advance(0.25)
+    rig.answer(0)
+    rig.answer(1, Answer(500))
+    rig.answer(2, Answer(429))
+    rig.answer(3, Answer(422))
+    timings = rig.route.timings
+    timings.fold()
+    counts = {outcome.value: each.count for outcome, each in timings.attempts.items()}
+    assert counts == {"delivered": 1, "retry": 1, "deferred": 1, "rejected": 1, "app_down": 0}
+    assert timings.attempts[Outcome.DELIVERED].sum == pytest.approx(0.25)
+
+
+def test_how_late_a_record_was_is_told_from_its_own_timestamp() -> None:
+    rig = running()
+    written = record(rig.orders, 0, size=10, timestamp_ms=int(UNIX * 1000) - 7000)
+    rig.places.taken += 1
+    rig.orders.fetched += 1
+    rig.route.received([written])
+    rig.scheduler.advance(3.0)
+    rig.answer(0)
+    rig.route.timings.fold()
+    assert rig.route.timings.delays.count == 1
+    assert rig.route.timings.delays.sum == pytest.approx(10.0, abs=0.01)
+
+
+def test_of_many_deliveries_some_are_timed_and_stand_for_the_others() -> None:
+    rig = running(executors=300)
+
+    def deliver(seconds: int, size: int) -> None:
+        for _ in range(seconds * 10):
+            first = rig.route.counters.received
+            rig.receive(*range(first, first + size))
+            rig.scheduler.advance(0.1)
+            for slot in list(rig.delivery.running):
+                slot.answer()
+            rig.scheduler.advance(0.0)
+
+    deliver(4, 100)
+    timings, delivered = rig.route.timings, rig.route.counters
+    assert timings.every == 1
+    deliver(4, 250)
+    assert timings.every > 1
+    deliver(4, 250)
+    deliver(4, 1)
+    assert timings.every == 1
+    timings.fold()
+    counted = timings.attempts[Outcome.DELIVERED].count
+    assert abs(counted - delivered.delivered) < 30
+    assert timings.attempts[Outcome.DELIVERED].sum == pytest.approx(0.1 * counted, rel=0.01)

@@ -34,7 +34,9 @@ from sidecar.status import (
     HeaderStatus,
     PartitionStatus,
     PayloadStatus,
+    PercentilesStatus,
     RateLimitStatus,
+    RatesStatus,
     RecordAction,
     RecordPlace,
     RedriveState,
@@ -70,6 +72,8 @@ ORDERS: Final = RouteStatus(
     exposure=ExposureStatus(would_lose=0, would_repeat=7),
     availability=AvailabilityStatus(AppState.UP, NOON, ""),
     causes=[Cause(CauseName.EXECUTORS_BUSY, NOON, "all are busy", "raise the number")],
+    rates=RatesStatus(10.0, 9.5, 0.5, 0.0),
+    attempt_seconds=PercentilesStatus(0.01, 0.2, None),
     counters=CountersStatus(100, 90, 4, 3, 2, 1, 0, 2, 0, 1, 1, 0, 5, 0, {"status_retry": 4}),
     generation=7,
 )

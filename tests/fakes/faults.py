@@ -138,7 +138,8 @@ def _finish_what_was_given_up(
     """A cancelled attempt is taken for a failure."""
     aborted = right(pool)
     for entry in aborted:
-        pool._finished(entry if pool._executor is RecordExecutor else [entry], Answer(400))
+        work = entry if pool._executor is RecordExecutor else [entry]
+        pool._finished(work, Answer(400), 0.0, 0.0)
     return []
 
 

@@ -28,6 +28,7 @@ class Rig:
         self.owner = assignment()
         self.following = 0
         self.finished: list[tuple[InFlight, Result]] = []
+        self.took: list[float] = []
         self.holding = False
         self.pool = ExecutorPool(
             self.scheduler, self.delivery, timeout, RecordExecutor, self.take, self.note
@@ -37,8 +38,9 @@ class Rig:
     def take(self) -> InFlight | None:
         return None if self.holding else self.buffer.take()
 
-    def note(self, entry: InFlight, result: Result) -> None:
+    def note(self, entry: InFlight, result: Result, started_at: float, now: float) -> None:
         self.finished.append((entry, result))
+        self.took.append(now - started_at)
 
     def give(self, count: int = 1) -> None:
         for _ in range(count):
@@ -203,8 +205,8 @@ def test_the_count_may_change_while_a_result_is_taken_in(count: int) -> None:
     """The executor whose result it is counts as neither busy nor idle then."""
 
     class Resizing(Rig):
-        def note(self, entry: InFlight, result: Result) -> None:
-            super().note(entry, result)
+        def note(self, entry: InFlight, result: Result, started_at: float, now: float) -> None:
+            super().note(entry, result, started_at, now)
             assert self.pool.busy == len(self.executing) == 2
             self.pool.resize(count)
             self.pool.kick()
@@ -273,7 +275,7 @@ def test_every_attempt_ends_at_its_deadline_at_the_latest(
     began: dict[int, float] = {}
 
     class Timed(Rig):
-        def note(self, entry: InFlight, result: Result) -> None:
+        def note(self, entry: InFlight, result: Result, started_at: float, now: float) -> None:
             offset = entry.record.offset
             lasted[offset] = (self.scheduler.time() - began[offset], isinstance(result, Failed))
 

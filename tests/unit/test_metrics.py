@@ -8,16 +8,24 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from sidecar.core.histogram import Histogram
+from sidecar.dispatch.timings import ATTEMPT_BOUNDS, DELAY_BOUNDS, OUTCOMES
+from sidecar.model import Outcome
 from sidecar.status import CauseName, PartitionStatus
-from sidecar.telemetry.metrics import NAMES, PREFIX, exposition
+from sidecar.telemetry.metrics import NAMES, PREFIX, SERIES, RouteTimes, exposition
 from tests.fakes.admin import ORDERS, PARTITION
+from tests.rig.prometheus import promtool
 
+TIMES = RouteTimes(
+    "orders", {each: Histogram(ATTEMPT_BOUNDS) for each in OUTCOMES}, Histogram(DELAY_BOUNDS)
+)
+TIMES.attempts[Outcome.DELIVERED].add(0.03)
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
 def series(*partitions: PartitionStatus) -> dict[tuple[str, ...], float]:
     """By name and the values of the labels, in the order of the labels' names."""
-    text = exposition([ORDERS], partitions).decode()
+    text = exposition([ORDERS], partitions, [TIMES]).decode()
     return {
         (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -63,4 +71,28 @@ def test_names_are_legal_documented_and_all_there() -> None:
     documented = set(re.findall(rf"`({PREFIX}[a-z_]+)`", page))
     assert documented == NAMES
     told = {name for name, *_ in series(replace(PARTITION, lag=1, paused=True))}
-    assert told == NAMES
+    assert told | NAMES == SERIES
+
+
+def test_a_histogram_has_few_buckets_and_all_of_them_from_the_start() -> None:
+    found = series()
+    bucket = f"{PREFIX}attempt_seconds_bucket"
+    delivered = {le: found[bucket, le, "delivered", "orders"] for le in ("0.02", "0.05", "+Inf")}
+    assert delivered == {"0.02": 0, "0.05": 1, "+Inf": 1}
+    assert found[f"{PREFIX}attempt_seconds_count", "app_down", "orders"] == 0
+    assert len([name for name, *_ in found if name == bucket]) == 16 * len(OUTCOMES)
+
+
+def test_what_partitions_say_can_be_left_out_but_for_their_sums() -> None:
+    """OBS-2."""
+    many = [replace(PARTITION, partition=number, lag=30, span=8) for number in range(200)]
+    text = exposition([ORDERS], many, by_partition=False).decode()
+    assert "partition_lag{" not in text
+    assert "partition=" not in text
+    assert 'assigned_partitions{route="orders"} 200.0' in text
+    assert f'backlog_records{{route="orders"}} {ORDERS.in_flight + 22 * 200}.0' in text
+    assert len(exposition([ORDERS], many)) < 300_000
+
+
+def test_promtool_finds_no_fault() -> None:
+    promtool("check", "metrics", stdin=exposition([ORDERS], [PARTITION], [TIMES]))
