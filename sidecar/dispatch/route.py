@@ -389,7 +389,6 @@ class Route:
 
     def received(self, records: list[Record]) -> None:
         self.counters.received += len(records)
-        self.timings.fold()
         if self.phase is not Phase.RUNNING:
             self._free(records)
             return
