@@ -230,7 +230,7 @@ def _watermark(route: Route, now: Now) -> Iterator[Cause]:
 def _way_out(route: Route, entry: InFlight) -> str:
     """What gets a record settled depends on where it is."""
     move = "drop" if route.settings.dead_letter is None else "park"
-    by_hand = f"`sidecar record {move} {entry.record}` moves it out of the way"
+    by_hand = f"`sidecar record {move} {entry.record.original}` moves it out of the way"
     if any(each is entry for each in route.parker.entries()):
         return (
             "it is settled once its write to the dead-letter or retry topic is confirmed: see that"

@@ -193,8 +193,7 @@ class Route:
         # Of what an operator may change. It begins at the time, so that none comes again after a
         # restart.
         self.generation = int(wall_clock() * 1000)
-        self.trouble = ""  # what the fetch thread last reported
-        self.trouble_at = 0.0
+        self.trouble, self.trouble_at = "", 0.0  # what the fetch thread last reported
         self.without_dead_letter_topic = False
         self.lost_records: list[Record] = []  # cut at the end of a drain (at_most_once)
         self._given_back = 0  # failed in the drain, and left to the next start

@@ -1,7 +1,7 @@
 """How long attempts took, how late records arrived, and what happened lately.
 
-Owner: one route, on the loop. What is delivered is noted in two lists and counted in bulk: with
-each batch that is received, every other second, and when somebody asks.
+Owner: one route, on the loop. What is delivered is noted in two lists and counted in bulk, every
+other second and when somebody asks.
 
 Invariants:
 * A request counts once, under what it came to; a record counts once as late, when it is delivered.

