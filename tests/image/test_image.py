@@ -108,16 +108,22 @@ def application() -> Iterator[tuple[int, Queue[bytes]]]:
 
 @pytest.mark.parametrize("stop", ["signal", "hook"])
 def test_it_delivers_answers_commands_and_ends_cleanly_as_process_1(
-    containers: Engine, stop: str
+    containers: Engine, stop: str, tmp_path: Path
 ) -> None:
     """K8S-4. On a read-only root, without capabilities, within 256 MiB; nothing needs a shell."""
+    run = tmp_path / "run"  # stands for the pod's empty volume
+    run.mkdir()
+    run.chmod(0o777)
     name = f"sidecar-{uuid.uuid4().hex[:8]}"
     with application() as (port, bodies):
         process = containers.start(
             TAG,
             *("run", "--bootstrap-servers=embedded", "--group=g", "--topic=orders"),
             f"--target=http://127.0.0.1:{port}/",
-            options=("--name", name, "-e", f"SIDECAR_ADMIN__PORT={free_ports(1)[0]}"),
+            options=(
+                *("--name", name, "-v", f"{run}:/run/sidecar"),
+                *("-e", f"SIDECAR_ADMIN__PORT={free_ports(1)[0]}"),
+            ),
         )
         try:
             assert process.stdout is not None

@@ -27,7 +27,7 @@ BUILD_SECONDS: Final = 900
 # As under a kubelet that enforces the restricted pod security standard.
 RESTRICTED: Final = (
     *("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
-    *("--memory", "256m", "--tmpfs", "/run/sidecar:mode=1777", "--network", "host"),
+    *("--memory", "256m", "--network", "host"),
 )
 _LIMITS: Final = '[containers]\ndefault_ulimits = ["nofile=1024:20000", "nproc=4096:4096"]\n'
 
