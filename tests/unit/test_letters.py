@@ -85,7 +85,6 @@ def test_what_no_sidecar_wrote_has_no_origin(found: list[Header]) -> None:
         (Selection(until_ms=5000), False),
         (Selection(reasons=frozenset({"timeout"}), keys=frozenset({b"x"})), False),
     ],
-    ids=repr,
 )
 def test_a_selection_takes_what_fits_everything(selection: Selection, takes: bool) -> None:
     assert selection.takes(letter()) is takes
