@@ -247,6 +247,11 @@ class PartitionStatus:
     oldest_age_seconds: float | None
     delay_seconds: float | None
 
+    @property
+    def unfetched(self) -> int | None:
+        """Records that are to be fetched; what is not due yet in a retry topic is none."""
+        return None if self.lag is None or self.delay_seconds else max(0, self.lag - self.span)
+
 
 @dataclass(frozen=True, slots=True)
 class HeaderStatus:

@@ -7,7 +7,7 @@ own, so that no log level hides it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, is_dataclass
 from difflib import get_close_matches
 from enum import Enum
@@ -40,9 +40,9 @@ def etag(route: RouteStatus) -> str:
     return f'"{route.generation}"'
 
 
-def etag_of_all(view: View) -> str:
+def etag_of_all(routes: Iterable[RouteStatus]) -> str:
     """Changes whenever an operator changes any route."""
-    return f'"{"-".join(str(route.generation) for route in view.routes())}"'
+    return f'"{"-".join(str(route.generation) for route in routes)}"'
 
 
 class Change:

@@ -133,10 +133,9 @@ def snapshot(view: View) -> Snapshot:
     partitions = view.partitions()
     behind: dict[str, Behind] = {}
     for each in partitions:
-        if each.lag is not None and not each.delay_seconds:
+        if each.lag is not None and each.unfetched is not None:
             so_far = behind.get(each.route, Behind(0, 0))
-            unfetched = max(0, each.lag - each.span)
-            behind[each.route] = Behind(so_far.lag + each.lag, so_far.unfetched + unfetched)
+            behind[each.route] = Behind(so_far.lag + each.lag, so_far.unfetched + each.unfetched)
     furthest = sorted(partitions, key=lambda each: -1 if each.lag is None else each.lag)
     return Snapshot(
         status=view.status(),

@@ -49,7 +49,7 @@ async def drain(
 
     If-Match takes the ETag of /v1/status.
     """
-    change.check_tag(etag_of_all(change.view), "a route")
+    change.check_tag(etag_of_all(change.view.routes()), "a route")
     change.tell("drain", "running", "draining")
     change.control.drain()
     return Drained(await change.view.wait_drained(wait_seconds))

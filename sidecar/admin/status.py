@@ -14,5 +14,6 @@ router = APIRouter(prefix="/v1/status", tags=["state"])
 @router.get("", summary="Everything at a glance")
 async def status(view: AskedView, response: Response) -> Status:
     """Health, exposure and all routes, of one moment. Its ETag changes with any of the routes."""
-    response.headers["etag"] = etag_of_all(view)
-    return view.status()
+    told = view.status()
+    response.headers["etag"] = etag_of_all(told.routes)
+    return told

@@ -56,6 +56,9 @@ def causes(route: Route, now: Now) -> Iterator[Cause]:
             f"{route.in_flight} records in flight are being finished",
             "wait; what is not finished in time is cut",
         )
+    without_partitions = not route.offsets.partitions()
+    if without_partitions:  # why there are none is told before that there are none
+        yield from _kafka_trouble(route, now)
     yield from _membership(route, now)
     yield from _executors(route)
     yield from _retrying(route, now)
@@ -74,6 +77,12 @@ def causes(route: Route, now: Now) -> Iterator[Cause]:
             "the dead-letter topic does not exist; nothing waits to be parked yet",
             "create it, as sidecar check says; it is looked for every ten seconds",
         )
+    if not without_partitions:
+        yield from _kafka_trouble(route, now)
+    yield from _watermark(route, now)
+
+
+def _kafka_trouble(route: Route, now: Now) -> Iterator[Cause]:
     if route.trouble and now.scheduler - route.trouble_at < TROUBLE_LASTS_SECONDS:
         yield Cause(
             CauseName.KAFKA_TROUBLE,
@@ -81,7 +90,6 @@ def causes(route: Route, now: Now) -> Iterator[Cause]:
             route.trouble,
             "see that the brokers are reachable; the client tries again by itself",
         )
-    yield from _watermark(route, now)
 
 
 def _stopped_by_app(route: Route, now: Now) -> Iterator[Cause]:
@@ -162,7 +170,7 @@ def _executors(route: Route) -> Iterator[Cause]:
         )
         return
     waiting = route.startable + route.offsets.waiting
-    if route.pace.rate is not None and waiting and pool.busy < pool.wanted:
+    if route.pace.rate is not None and route.pace.holds and waiting:
         yield Cause(
             CauseName.RATE_LIMITED,
             None,

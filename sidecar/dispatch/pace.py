@@ -34,6 +34,11 @@ class Pace(Generic[Work]):
         """Records per second at most; None: as many as can be."""
         return None if self._bucket is None else self._bucket.rate
 
+    @property
+    def holds(self) -> bool:
+        """Whether an executor would have started one by now."""
+        return self._timer is not None
+
     def limit(self, rate: float | None) -> None:
         self.stop()
         if rate is None:

@@ -91,7 +91,7 @@ class LetterDesk:
         route = self._lettered(name)
         if self._reading is not None:
             raise Busy("somebody else is reading dead letters; one at a time")
-        self._reading = cut = Event()
+        cut = Event()
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def read() -> None:
@@ -105,6 +105,7 @@ class LetterDesk:
             self._tell(self._has_read, answer, found, failure)
 
         Thread(target=read, name=f"{THREADS}read-{name}", daemon=True).start()
+        self._reading = cut
         try:
             async with asyncio.timeout(READ_SECONDS):
                 return await answer
@@ -134,8 +135,9 @@ class LetterDesk:
                 f"route {route} is at_most_once and reads no retry topic: letters can only go back"
                 " to their original topic (to_origin)"
             )
-        begun = self._redrives[route] = _Running(self._settings, settings, order, self._tell)
+        begun = _Running(self._settings, settings, order, self._tell)
         begun.start()
+        self._redrives[route] = begun
         return begun.status
 
     def redriven(self, route: str) -> RedriveStatus | None:

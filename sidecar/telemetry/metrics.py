@@ -306,10 +306,9 @@ class _Snapshot(Collector):
     def _backlog(self, route: RouteStatus) -> float:
         """What is not due yet in a retry topic is none."""
         return route.in_flight + sum(
-            max(0, partition.lag - partition.span)
+            partition.unfetched or 0
             for partition in self._partitions
-            if partition.route == route.name and partition.lag is not None
-            if not partition.delay_seconds
+            if partition.route == route.name
         )
 
 

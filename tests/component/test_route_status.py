@@ -187,6 +187,18 @@ def test_no_executors() -> None:
     assert (rig.status.executors.configured, rig.status.executors.wanted) == (2, 0)
 
 
+def test_a_rate_limit_is_a_cause_only_while_records_wait_for_it() -> None:
+    rig = running(max_records_per_second=10)
+    rig.receive(0)
+    assert rig.causes == []
+    rig.receive(1, 2)
+    assert rig.cause.cause is CauseName.RATE_LIMITED
+    assert "10 records start per second, 2 wait" in rig.cause.detail
+    rig.route.pause()
+    rig.scheduler.advance(1.0)
+    assert rig.causes == [CauseName.PAUSED]
+
+
 def test_paused() -> None:
     rig = running()
     rig.route.pause()
@@ -244,6 +256,13 @@ def test_kafka_trouble_is_told_while_it_is_news() -> None:
     assert rig.cause.since == datetime.fromtimestamp(UNIX, UTC)
     rig.scheduler.advance(1.0)
     assert rig.causes == []
+
+
+def test_brokers_out_of_reach_are_told_before_what_comes_of_it() -> None:
+    rig = Rig()
+    rig.delivery.answer_probe(None)
+    rig.route.fetch_trouble("all brokers are down")
+    assert rig.causes == [CauseName.KAFKA_TROUBLE, CauseName.REBALANCING]
 
 
 def test_joining_and_being_left_without_a_partition_are_told() -> None:

@@ -131,6 +131,26 @@ async def test_what_goes_wrong_is_raised_where_it_was_asked() -> None:
 
 
 @on_a_loop
+async def test_without_a_thread_nothing_stays_begun() -> None:
+    """The limit of the container's processes is reached, for a while."""
+    stage = Stage()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(letter_desk.Thread, "start", no_thread)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="new thread"):
+                await stage.list()
+            with pytest.raises(RuntimeError, match="new thread"):
+                stage.desk.redrive("orders", RedriveOrder())
+    assert stage.desk.redriven("orders") is None
+    stage.let_go.set()
+    assert await stage.list() == []
+
+
+def no_thread(_: object) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+@on_a_loop
 async def test_what_cannot_be_done_is_refused_at_once() -> None:
     stage = Stage()
     for name, reason in (("plain", "no dead_letter"), ("nothing", "no route")):
