@@ -1,9 +1,8 @@
-// What the page has seen of a route: the last minutes, for charts, rates and "last minute".
+// What the page has seen of a route: the last minutes, for charts and "last minute".
 // Bounded: one point for each snapshot, POINTS of them.
 
 export const WINDOW_SECONDS = 300;
 const POINTS = 400;
-const RATE_SECONDS = 5;
 const GAP_SECONDS = 3.5;
 
 const FIELDS = [
@@ -16,9 +15,8 @@ const sum = (numbers) => numbers.reduce((total, each) => total + each, 0);
 export class History {
   constructor() {
     this.data = Object.fromEntries(FIELDS.map((field) => [field, []]));
-    this.rates = {}; // received, delivered, failed a second; throttled: a share
     this.failedAt = null; // when the number of failures was last seen to rise
-    this._totals = []; // { time, received, delivered, failed, failures }
+    this._totals = []; // { time, received, failed, failures }
   }
 
   add(time, route) {
@@ -30,7 +28,6 @@ export class History {
     const totals = {
       time,
       received: counters.received,
-      delivered: counters.delivered,
       failed: sum(Object.values(counters.failures)),
       failures: counters.failures,
     };
@@ -41,7 +38,6 @@ export class History {
     this._totals.push(totals);
     while (this._totals.length > 1 && this._totals[1].time <= time - 60) this._totals.shift();
 
-    this.rates = this._rates(time, totals, route.rates);
     const stacked = route.delayed + route.executing;
     this._push({
       time,
@@ -49,9 +45,9 @@ export class History {
       delayed: stacked,
       buffered: stacked + route.buffered,
       threshold: route.threshold,
-      received: this.rates.received,
-      delivered: this.rates.delivered,
-      failed: this.rates.failed,
+      received: route.rates.received_per_second,
+      delivered: route.rates.delivered_per_second,
+      failed: route.rates.failed_per_second,
       ...route.attempt_seconds,
     });
   }
@@ -64,20 +60,6 @@ export class History {
       .filter(([, total]) => total)
       .map(([reason, total]) => ({ reason, total, lately: total - (before[reason] ?? 0) }))
       .sort((a, b) => b.lately - a.lately || b.total - a.total);
-  }
-
-  /** As the sidecar tells them, else from what was seen. */
-  _rates(time, totals, told) {
-    const since =
-      this._totals.find((each) => each.time >= time - RATE_SECONDS - 0.5) ?? this._totals[0];
-    const passed = time - since.time;
-    const seen = (name) => (passed > 0 ? (totals[name] - since[name]) / passed : null);
-    return {
-      received: told?.received_per_second ?? seen("received"),
-      delivered: told?.delivered_per_second ?? seen("delivered"),
-      failed: told?.failed_per_second ?? seen("failed"),
-      throttled: told?.throttled_share ?? null,
-    };
   }
 
   _forget() {

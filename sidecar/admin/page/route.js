@@ -76,7 +76,7 @@ export class RouteView {
 
   _headline(route) {
     const parts = this._parts;
-    const { level, text } = words.verdict(route, this._history.rates.delivered);
+    const { level, text } = words.verdict(route);
     this.section.dataset.level = level;
     setText(parts.sign, words.sign(level));
     setText(parts.name, route.name);
@@ -120,11 +120,11 @@ export class RouteView {
 
   _tiles(route, behind) {
     const parts = this._parts;
-    const { received, delivered, failed, throttled } = this._history.rates;
-    const attempt = route.attempt_seconds ?? {};
-    setText(parts.delivered, rate(delivered));
-    setText(parts.received, `received ${rate(received)}`);
-    setText(parts.failed, rate(failed));
+    const { rates, attempt_seconds: attempt } = route;
+    const throttled = rates.throttled_share;
+    setText(parts.delivered, rate(rates.delivered_per_second));
+    setText(parts.received, `received ${rate(rates.received_per_second)}`);
+    setText(parts.failed, rate(rates.failed_per_second));
     setText(parts.throttled, known(throttled) ? `${number(throttled * 100)} % throttled` : "");
     setText(parts.p50, seconds(attempt.p50));
     setText(parts.p95p99, `p95 ${seconds(attempt.p95)} · p99 ${seconds(attempt.p99)}`);

@@ -73,7 +73,7 @@ const SIGNS = { flowing: "✓", intended: "‖", slow: "!", stopped: "×" };
 export const sign = (level) => SIGNS[level];
 
 /** What to say of a route first: { level, text }. */
-export function verdict(route, delivered) {
+export function verdict(route) {
   const [first, ...others] = route.causes;
   if (first) {
     const more = others.length ? `, and ${plural(others.length, "more cause", "more causes")}` : "";
@@ -82,7 +82,7 @@ export function verdict(route, delivered) {
   if (route.state === "leaving" || route.state === "ended") {
     return { level: "intended", text: route.state === "ended" ? "Ended" : "Leaving the group" };
   }
-  if (delivered > 0) return { level: "flowing", text: "Flowing" };
+  if (route.rates.delivered_per_second > 0) return { level: "flowing", text: "Flowing" };
   return { level: "flowing", text: route.in_flight ? "Working" : "Idle: nothing to deliver" };
 }
 
