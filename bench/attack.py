@@ -40,6 +40,13 @@ async def greedy(reader: Reader, writer: Writer) -> None:
         Answers.count += 1
 
 
+async def listens(reader: Reader, writer: Writer) -> None:
+    """To the stream of events, or to being told that too many do."""
+    writer.write(f"GET /v1/events {_HEAD}\r\n".encode())
+    while await reader.read(65_536):
+        pass
+
+
 async def idle(reader: Reader, _writer: Writer) -> None:
     await reader.read()
 
@@ -89,6 +96,7 @@ class Answers:
 CLIENTS: list[tuple[Callable[[Reader, Writer], Awaitable[None]], int]] = [
     (idle, IDLE),
     (greedy, 4),
+    (listens, 20),
     (drips_a_head, 20),
     (drips_a_body, 20),
     (sends_a_huge_body, 2),

@@ -111,7 +111,7 @@ def test_pause_threshold_and_rate_limit_by_the_command_line(
 def test_an_attack_on_the_admin_surface_disturbs_neither_the_dispatch_nor_the_stop(
     kafka: KafkaOperations, topic: TopicFactory, group: str, scene: Scene, path: Path
 ) -> None:
-    """500 idle connections, slow, huge and deaf clients, and four that are never satisfied.
+    """500 idle connections, slow, huge and deaf clients, dashboards, and four never satisfied.
 
     The operator gets in, memory stays bounded, and their open connections do not hold up the end.
     """
