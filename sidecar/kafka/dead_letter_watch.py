@@ -13,12 +13,15 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from sidecar.kafka.errors import kafka_error
 
 AGAIN_SECONDS: Final = 10.0
 _REQUEST_SECONDS: Final = 10.0
 _AUTO_CREATE: Final = "auto.create.topics.enable"
+_UNANSWERED: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT)
 
 
 class DeadLetterWatch:
@@ -74,6 +77,8 @@ class DeadLetterWatch:
         try:
             settings = admin.describe_configs([asked], request_timeout=_REQUEST_SECONDS)
             entry = settings[asked].result().get(_AUTO_CREATE)
-        except KafkaException:
+        except KafkaException as error:
+            if kafka_error(error).code() in _UNANSWERED:
+                raise
             return False  # it is not everybody's to know
         return entry is not None and entry.value == "true"

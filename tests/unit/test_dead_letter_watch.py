@@ -14,12 +14,18 @@ from sidecar.kafka import dead_letter_watch
 from sidecar.kafka.dead_letter_watch import DeadLetterWatch
 
 REFUSED = KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
+UNANSWERED = KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
 class Cluster:
-    """topics: what is there at each look, the last one from then on; None: not reachable."""
+    """topics: what is there at each look, the last one from then on; None: not reachable.
 
-    def __init__(self, *topics: set[str] | None, auto_create: str | None = "false") -> None:
+    auto_create: whether brokers make topics, or why they do not say so.
+    """
+
+    def __init__(
+        self, *topics: set[str] | None, auto_create: str | KafkaException = "false"
+    ) -> None:
         self.topics = list(topics)
         self.auto_create = auto_create
 
@@ -32,8 +38,8 @@ class Cluster:
 
     def describe_configs(self, asked: list[Any], request_timeout: float) -> dict[Any, Future[Any]]:
         answer: Future[Any] = Future()
-        if self.auto_create is None:
-            answer.set_exception(REFUSED)
+        if isinstance(self.auto_create, KafkaException):
+            answer.set_exception(self.auto_create)
         else:
             name = "auto.create.topics.enable"
             answer.set_result({name: SimpleNamespace(value=self.auto_create)})
@@ -48,7 +54,8 @@ class Cluster:
         (Cluster(set(), set(), None, {"dead"}), [True, False]),
         (Cluster(None, {"dead"}), []),
         (Cluster(set(), auto_create="true"), []),
-        (Cluster(set(), {"dead"}, auto_create=None), [True, False]),
+        (Cluster(set(), {"dead"}, auto_create=REFUSED), [True, False]),
+        (Cluster(set(), {"dead"}, auto_create=UNANSWERED), []),
     ],
 )
 def test_a_missing_topic_is_told_once_and_so_is_its_coming(
