@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from threading import Event
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
 
-from sidecar.core.letters import By, Letter, RedriveOrder, Selection
+from sidecar.core.letters import By, Letter, RedriveOrder, Selection, read_letter
 from sidecar.errors import Busy, Conflict, NotFound, SidecarError, SourceError
 from sidecar.kafka import letter_desk
-from sidecar.kafka.letter_desk import LetterDesk
+from sidecar.kafka.letter_desk import CourteousBox, LetterDesk
+from sidecar.kafka.letterbox import Letterbox
 from sidecar.settings import RouteSettings, Settings
 
 
@@ -135,7 +137,7 @@ async def test_without_a_thread_nothing_stays_begun() -> None:
     """The limit of the container's processes is reached, for a while."""
     stage = Stage()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(letter_desk.Thread, "start", no_thread)
+        patch.setattr(threading.Thread, "start", no_thread)
         for _ in range(2):
             with pytest.raises(RuntimeError, match="new thread"):
                 await stage.list()
@@ -178,3 +180,56 @@ async def test_stopped_it_begins_nothing_and_cuts_who_reads() -> None:
         await stage.list()
     with pytest.raises(Conflict, match="ending"):
         stage.desk.redrive("orders", RedriveOrder())
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+NO_PROGRESS: Any = None
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic whose letters end when the reading is to."""
+
+    def read(_: object, partition: int, start: int, _e: int, _p: object, stop: Event) -> Any:
+        while not stop.is_set():
+            yield read_letter("dead", partition, start, 5000, b"key", b"12345", [("h", b"12345")])
+            start += 1
+
+    monkeypatch.setattr(Letterbox, "__init__", lambda *_: None)
+    monkeypatch.setattr(Letterbox, "read", read)
+
+
+def box(cut: Event, payload_bytes: int | None) -> CourteousBox:
+    found = settings()
+    return CourteousBox(found, found.routes[0], cut, payload_bytes)
+
+
+@pytest.mark.usefixtures("endless")
+def test_what_was_found_until_it_was_cut_is_no_answer() -> None:
+    cut = Event()
+    letters: Iterator[Letter] = box(cut, 0).read(0, 0, 1000, NO_PROGRESS)
+    assert [next(letters).offset for _ in range(100)] == [*range(100)]
+    cut.set()
+    with pytest.raises(SourceError, match="ask for less"):
+        next(letters)
+
+
+@pytest.mark.usefixtures("endless")
+def test_a_redrive_that_is_stopped_ends_with_what_it_has() -> None:
+    stop = Event()
+    letters = box(stop, None).read(0, 0, 1000, NO_PROGRESS, stop)
+    assert next(letters).value == b"12345"
+    stop.set()
+    assert list(letters) == []
+
+
+@pytest.mark.usefixtures("endless")
+@pytest.mark.parametrize(
+    ("size", "value", "headers"), [(0, b"1", []), (3, b"1234", [("h", b"1234")])]
+)
+def test_of_a_letter_so_much_is_kept_as_is_shown_and_whether_there_is_more(
+    size: int, value: bytes, headers: list[Any]
+) -> None:
+    letter = next(box(Event(), size).read(0, 0, 1000, NO_PROGRESS))
+    assert (letter.key, letter.value, letter.headers) == (b"key", value, headers)
