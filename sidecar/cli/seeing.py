@@ -68,26 +68,16 @@ def show(found: Any, lines_of: Callable[[Any], list[str]], *, as_json: bool) -> 
 
 def _top(client: Client, args: Namespace) -> int:
     """Until interrupted; on a terminal in place."""
-    before: dict[str, int] = {}
-    then, shown = 0.0, 0
+    shown = 0
     start = _HOME_AND_CLEAR if sys.stdout.isatty() else ""
     try:
         while True:
-            status, now = client.get("/v1/status"), time.monotonic()
+            status = client.get("/v1/status")
             if args.json:
                 print(json.dumps(status), flush=True)
             else:
-                delivered = {
-                    each["name"]: each["counters"]["delivered"] for each in status["routes"]
-                }
-                rates = {
-                    name: (count - before[name]) / (now - then)
-                    for name, count in delivered.items()
-                    if name in before
-                }
-                before, then = delivered, now
                 why = tables.causes(status["routes"])
-                lines = [*tables.routes(status["routes"], rates), "", *why]
+                lines = [*tables.routes(status["routes"]), "", *why]
                 print(start + "\n".join(lines), flush=True)
             shown += 1
             if shown == args.times:

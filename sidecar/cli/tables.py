@@ -27,16 +27,14 @@ def table(head: Sequence[str], rows: Iterable[Row]) -> list[str]:
     ]
 
 
-def routes(
-    found: Iterable[Mapping[str, Any]], rates: Mapping[str, float] | None = None
-) -> list[str]:
-    """rates: records delivered per second, by route."""
+def routes(found: Iterable[Mapping[str, Any]]) -> list[str]:
+    """PER SECOND: records delivered; P95: of what attempts take."""
     head = ["ROUTE", "STATE", "APP", "IN FLIGHT", "BUFFERED", "EXECUTING", "DELAYED", "EXECUTORS"]
-    head += ["OLDEST", "DELIVERED", *([] if rates is None else ["PER SECOND"]), "PARKED", "CRASH"]
-    return table(head, [_route(each, rates) for each in found])
+    head += ["OLDEST", "DELIVERED", "PER SECOND", "P95", "PARKED", "CRASH"]
+    return table(head, map(_route, found))
 
 
-def _route(route: Mapping[str, Any], rates: Mapping[str, float] | None) -> Row:
+def _route(route: Mapping[str, Any]) -> Row:
     executors, counters = route["executors"], route["counters"]
     changed = "" if executors["wanted"] == executors["configured"] else "*"
     lose, repeat = route["exposure"]["would_lose"], route["exposure"]["would_repeat"]
@@ -51,7 +49,8 @@ def _route(route: Mapping[str, Any], rates: Mapping[str, float] | None) -> Row:
         f"{executors['busy']}/{executors['wanted']}{changed}",
         _seconds(route["oldest_age_seconds"]),
         counters["delivered"],
-        *([] if rates is None else [f"{rates.get(route['name'], 0.0):.0f}"]),
+        f"{route['rates']['delivered_per_second']:.1f}",
+        _brief(route["attempt_seconds"]["p95"]),
         counters["parked"],
         f"loses {lose}" if lose else f"repeats {repeat}",
     ]
@@ -131,6 +130,10 @@ def _cell(value: object) -> str:
 
 def _age(since: str, now: datetime) -> float:
     return max(0.0, (now - datetime.fromisoformat(since)).total_seconds())
+
+
+def _brief(value: float | None) -> str:
+    return f"{value * 1000:.0f} ms" if value is not None and value < 1 else _seconds(value)
 
 
 def _seconds(value: float | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -101,10 +102,19 @@ def test_in_flight_shows_payloads_on_request(ask: Ask) -> None:
     assert record["payload"]["key"] == "azE="
 
 
-def test_top_goes_on_and_shows_rates(ask: Ask) -> None:
+@pytest.mark.parametrize("command", ["status", "routes", "top --times=2 --interval=0.01"])
+def test_whether_it_flows_and_how_long_it_takes_is_seen_at_once(ask: Ask, command: str) -> None:
+    code, out, _ = ask(*command.split())
+    assert code == 0
+    head, row = (re.findall(rf"^{each} .*", out, re.MULTILINE)[0] for each in ("ROUTE", "orders"))
+    shown = dict(zip(re.split("  +", head), re.split("  +", row), strict=True))
+    assert (shown["PER SECOND"], shown["P95"]) == ("9.5", "200 ms")
+
+
+def test_top_goes_on(ask: Ask) -> None:
     code, out, _ = ask("top", "--times=2", "--interval=0.01")
     assert code == 0
-    assert out.count("PER SECOND") == 2
+    assert out.count("ROUTE") == 2
     code, out, _ = ask("top", "--times=2", "--interval=0.01", "--json")
     assert [json.loads(line)["version"] for line in out.splitlines()] == ["1.2.3"] * 2
 
