@@ -20,6 +20,8 @@ from typing import Any, Final, TextIO
 _OWN_FIELDS: Final = frozenset(
     {*logging.LogRecord("", 0, "", 0, "", (), None).__dict__, "message", "asctime", "taskName"}
 )
+# At debug these tell the heads of requests, so keys, headers of records, and tokens.
+_TALKATIVE: Final = ("hpack", "h2", "httpcore", "httpx", "urllib3")
 _CONTROL: Final = {
     code: rf"\x{code:02x}" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)
 } | {10: r"\n", 13: r"\r", 9: r"\t"}
@@ -33,6 +35,8 @@ def set_up(log_format: str, level: str, stream: TextIO | None = None) -> None:
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     logging.captureWarnings(capture=True)
+    for library in _TALKATIVE:
+        logging.getLogger(library).setLevel(logging.INFO)
 
 
 def level() -> str:

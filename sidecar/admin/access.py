@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Final
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 BY_SOCKET: Final = "the Unix socket"
 _TOKEN: Final = re.compile(r"[!-~]+")
+_TOKEN_BYTES: Final = 16_384  # more than a request could bring
 _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="sidecar"'}
 
 
@@ -76,13 +78,22 @@ class Access:
 
     def _read(self, file: Path) -> str | None:
         try:
-            token = file.read_text(encoding="utf-8").strip()
+            token = _beginning(file, _TOKEN_BYTES + 1).decode().strip()
         except (OSError, UnicodeDecodeError) as error:
             self._repeating.limited(
                 "file", logging.WARNING, "admin.token_file: cannot read %s: %s", file, error
             )
             return None
-        return token if _TOKEN.fullmatch(token) else None
+        return token if _TOKEN.fullmatch(token) and len(token) <= _TOKEN_BYTES else None
+
+
+def _beginning(file: Path, size: int) -> bytes:
+    """Without a wait, whatever lies there: this is read on the loop."""
+    opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.read(opened, size)
+    finally:
+        os.close(opened)
 
 
 async def _allowed(request: Request) -> str:

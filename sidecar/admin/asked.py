@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+from collections.abc import Coroutine
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
@@ -22,3 +24,20 @@ async def _control(request: Request) -> Control:
 
 AskedView = Annotated[View, Depends(_view)]
 AskedControl = Annotated[Control, Depends(_control)]
+
+
+async def while_asked(request: Request, answer: Coroutine[Any, Any, bool]) -> bool:
+    """The answer; False, and no more work on it, once nobody waits for it any more."""
+    answering = asyncio.ensure_future(answer)
+    leaving = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        return answering.done() and answering.result()
+    finally:
+        answering.cancel()
+        leaving.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -8,6 +8,9 @@ Invariants:
   or else the oldest of all. The Unix socket is not counted: the operator always gets in.
 * A request is here within REQUEST_SECONDS of its first byte, or of the connection's beginning, its
   head within HEAD_BYTES; an answer that is not taken for WRITE_SECONDS ends the connection.
+* Fields behind a body in chunks are passed over, and are no more than a head may be. No more than
+  PIPELINED requests wait for the answer before theirs.
+* Whoever answers a request learns that its connection is gone, whatever was sent after it.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ HEAD_BYTES: Final = 16_384
 IDLE_SECONDS: Final = 1.0
 REQUEST_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 10.0
+PIPELINED: Final = 64
 _MALFORMED: Final = 400
 _HEAD_TOO_LARGE: Final = 431
 
@@ -39,8 +43,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self.began = self.loop.time()
         self.leaving = False  # cut, and not gone yet
         self._head_bytes = 0
-        self._in_head = True
+        self._in_head = True  # or behind a chunk, where there may be fields as well
+        self._in_chunks = False
         self._status = _MALFORMED
+        self._answered: RequestResponseCycle | None = None  # cycle is the last one that came
         self._deadline: asyncio.TimerHandle | None = None
         self._write_deadline: asyncio.TimerHandle | None = None
 
@@ -56,6 +62,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._arrived()
         self._written()
         super().connection_lost(exc)
+        if (cycle := self._answered) is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
 
     @property
     def _counted(self) -> bool:
@@ -102,16 +111,39 @@ class BoundedProtocol(HttpToolsProtocol):
         if size > HEAD_BYTES:
             self._status = _HEAD_TOO_LARGE
             raise ValueError("the head is too large")  # told as the parser's own mistakes are
+        if len(self.pipeline) >= PIPELINED:
+            self._cut()
+            raise ValueError("too many requests wait")
         super().on_headers_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_chunk_header(self) -> None:
+        self._in_chunks = True
+        self._in_head = True
+        self._head_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_chunks:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._in_head = False
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._arrived()
+        self._in_chunks = False
         self._head_bytes = 0
         self._in_head = True
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Of what never became a request, in the form of every other error."""
+        if self.leaving:
+            return
         text = f"the head has {HEAD_BYTES} bytes at most" if self._status != _MALFORMED else msg
         body = json.dumps(asdict(problem(self._status, text))).encode()
         reason = HTTPStatus(self._status).phrase

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, HTTPException, Query, Request
 
-from sidecar.admin.asked import AskedView
+from sidecar.admin.asked import AskedView, while_asked
 
 router = APIRouter(tags=["health"])
 
@@ -50,6 +50,7 @@ async def readyz(view: AskedView) -> Health:
 
 @router.get("/v1/drained", summary="Wait until the drain is finished")
 async def drained(
+    request: Request,
     view: AskedView,
     wait_seconds: Annotated[
         float,
@@ -62,7 +63,7 @@ async def drained(
     ] = 0.0,
 ) -> Drained:
     """Only waits: it starts no drain. Answers as soon as every route has finished its own."""
-    return Drained(await view.wait_drained(wait_seconds))
+    return Drained(await while_asked(request, view.wait_drained(wait_seconds)))
 
 
 def _healthy(trouble: str | None) -> Health:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from sidecar.admin.asked import AskedControl
+from sidecar.admin.asked import AskedControl, while_asked
 from sidecar.admin.changes import AskedChange, etag_of_all
 from sidecar.admin.health import LONGEST_WAIT_SECONDS, Drained
 
@@ -34,6 +34,7 @@ class LogLevel(BaseModel):
 
 @router.post("/drain", summary="Finish what executes, and end the process")
 async def drain(
+    request: Request,
     change: AskedChange,
     wait_seconds: Annotated[
         float,
@@ -52,7 +53,7 @@ async def drain(
     change.check_tag(etag_of_all(change.view.routes()), "a route")
     change.tell("drain", "running", "draining")
     change.control.drain()
-    return Drained(await change.view.wait_drained(wait_seconds))
+    return Drained(await while_asked(request, change.view.wait_drained(wait_seconds)))
 
 
 @router.get("/log-level", summary="How much is logged")

@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import NoReturn
 
 import sidecar
+from sidecar.cli.printable import printable
 from sidecar.errors import ConfigError, ExitCode, SidecarError
 
 COMMANDS = {
@@ -120,10 +121,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
         return int(module.main(args))
     except ConfigError as error:
         for problem in error.problems:
-            print(f"sidecar: {' '.join(str(problem).split())}", file=sys.stderr)
+            print(f"sidecar: {_line(problem)}", file=sys.stderr)
         return ExitCode.USAGE
     except SidecarError as error:
-        print(f"sidecar: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"sidecar: {_line(error)}", file=sys.stderr)
         return ExitCode.FAILURE
     except BrokenPipeError:
         # The reader of the output has gone (`… | head`): the exit must not complain about it.
@@ -131,3 +132,8 @@ def _run(name: str, arguments: Sequence[str]) -> int:
         return ExitCode.FAILURE
     except KeyboardInterrupt:
         return ExitCode.FAILURE
+
+
+def _line(error: object) -> str:
+    """It may quote what others wrote."""
+    return printable(" ".join(str(error).split()))

@@ -28,6 +28,7 @@ from sidecar.cli.letter_text import (
 )
 from sidecar.cli.numbers import positive_number, whole_number
 from sidecar.cli.options import add_file_argument, settings_from
+from sidecar.cli.printable import printable
 from sidecar.core.answers import parse_statuses
 from sidecar.core.letter_filters import parse_key, parse_moment
 from sidecar.core.letters import By, Selection
@@ -231,7 +232,7 @@ def _redrive(box: Letterbox, args: Namespace) -> int:
         print(json.dumps(_as_json(done, args.dry_run)))
     else:
         for line in _summary(done, args.dry_run):
-            print(line)
+            print(printable(line))
     if args.dry_run and not redrive.retry_topic_exists():
         _remark(_missing(redrive, box))
     if done.refused:
@@ -283,7 +284,7 @@ def _ask_first(plan: Redriven) -> None:
     warning = f"every consumer group that reads {topics} gets these {plan.letters} records as new"
     if not sys.stdin.isatty():
         raise ConfigError([Problem("--to-origin", f"{warning}: add --yes if that is meant")])
-    print(f"{warning}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{printable(warning)}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise SidecarError("nothing was sent")
 
@@ -293,7 +294,7 @@ def _show_progress(done: Redriven) -> None:
 
 
 def _remark(text: str) -> None:
-    print(f"sidecar: {text}", file=sys.stderr)
+    print(f"sidecar: {printable(text)}", file=sys.stderr)
 
 
 @contextmanager

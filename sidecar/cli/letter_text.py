@@ -1,4 +1,7 @@
-"""Dead letters as text and as JSON. Bytes are shown as text where they are text, else in base64."""
+"""Dead letters as text and as JSON. Bytes are shown as text where they are text, else in base64.
+
+Whoever can write to the topic wrote any of it, so all of it is made printable for a terminal.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
+from sidecar.cli.printable import printable
 from sidecar.core.letter_filters import date_of
 from sidecar.core.letters import Letter
 
@@ -27,7 +31,7 @@ def letter_line(letter: Letter) -> str:
         str(letter.origin or "-"),
         "-" if letter.key is None else _shown(letter.key),
     )
-    return f"{line}  (redriven)" if letter.redriven else line
+    return printable(f"{line}  (redriven)" if letter.redriven else line)
 
 
 def letter_text(letter: Letter) -> str:
@@ -51,7 +55,7 @@ def letter_text(letter: Letter) -> str:
           for name, value in letter.headers),
         ("value", "null" if letter.value is None else _shown(letter.value)),
     ]  # fmt: skip
-    return "\n".join(f"{name:<14} {text}" for name, text in lines if text is not None)
+    return "\n".join(printable(f"{name:<14} {text}") for name, text in lines if text is not None)
 
 
 def letter_json(letter: Letter, *, payload: bool = False) -> dict[str, Any]:
@@ -90,7 +94,7 @@ def letter_json(letter: Letter, *, payload: bool = False) -> dict[str, Any]:
 def count_lines(counted: Counter[str | int | bytes | None]) -> Iterator[str]:
     for what, number in counted.most_common():
         name = _shown(what) if isinstance(what, bytes) else "-" if what is None else str(what)
-        yield f"{number:>9}  {name}"
+        yield printable(f"{number:>9}  {name}")
     yield f"{counted.total():>9}  in all"
 
 
@@ -108,11 +112,8 @@ def moment(unix_ms: int) -> str | None:
 
 
 def _shown(value: bytes) -> str:
-    """On a terminal: nothing in a record may move the cursor or begin a line."""
     text = _text(value)
-    if text is None:
-        return f"base64:{base64.b64encode(value).decode()}"
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return f"base64:{base64.b64encode(value).decode()}" if text is None else text
 
 
 def _text(value: bytes) -> str | None:

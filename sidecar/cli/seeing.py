@@ -12,6 +12,7 @@ from typing import Any
 from sidecar.cli import tables
 from sidecar.cli.client import Client, add_client_arguments
 from sidecar.cli.numbers import seconds, whole_number
+from sidecar.cli.printable import printable
 from sidecar.errors import ExitCode, SidecarError
 
 _SHOWN: dict[str, tuple[str, Callable[[Any], list[str]]]] = {
@@ -63,7 +64,7 @@ def show(found: Any, lines_of: Callable[[Any], list[str]], *, as_json: bool) -> 
         lines = lines_of(found)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise SidecarError(NO_SIDECAR) from error
-    print("\n".join(lines))
+    print("\n".join(map(printable, lines)))
 
 
 def _top(client: Client, args: Namespace) -> int:
@@ -78,7 +79,7 @@ def _top(client: Client, args: Namespace) -> int:
             else:
                 why = tables.causes(status["routes"])
                 lines = [*tables.routes(status["routes"]), "", *why]
-                print(start + "\n".join(lines), flush=True)
+                print(start + "\n".join(map(printable, lines)), flush=True)
             shown += 1
             if shown == args.times:
                 return ExitCode.CLEAN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,25 @@ def test_a_token_in_a_file_is_rotated_without_a_restart(tmp_path: Path) -> None:
                 assert "token_file" in problem(told, 403)
             file.unlink()
             problem(await served.change("POST", pause), 403)
+
+    run(main())
+
+
+def test_whatever_lies_at_the_token_file_the_loop_waits_for_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKEN, encoding="utf-8")
+
+    async def main() -> None:
+        async with serving(settings={"token_file": file}) as served:
+            pause = "/v1/routes/orders/pause"
+            file.write_text("x" * 1_000_000, encoding="utf-8")
+            assert "token_file" in problem(await served.change("POST", pause), 403)
+            file.unlink()
+            os.mkfifo(file)
+            assert "token_file" in problem(await served.change("POST", pause), 403)
+            file.unlink()
+            file.mkdir()
+            assert "token_file" in problem(await served.change("POST", pause), 403)
 
     run(main())
 

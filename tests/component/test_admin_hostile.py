@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sidecar.admin import connections
-from sidecar.admin.connections import HEAD_BYTES, MOST
-from tests.fakes.admin import Served, run, serving
+from sidecar.admin.connections import HEAD_BYTES, MOST, PIPELINED
+from tests.fakes.admin import TOKEN, Served, run, serving
 
+WAIT = b"GET /v1/drained?wait_seconds=60 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -71,7 +72,7 @@ def test_waiting_requests_keep_nobody_out() -> None:
             opened = []
             for _ in range(MOST + 20):
                 reader, writer = await clients.connect()
-                writer.write(b"GET /v1/drained?wait_seconds=60 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                writer.write(WAIT)
                 opened.append((reader, writer))
             assert (await served.get("/livez")).status_code == 200
             assert await ends(opened[0][0]) == b""
@@ -171,3 +172,71 @@ def test_what_is_no_http_is_told_so() -> None:
             assert b"application/problem+json" in told
 
     run(main())
+
+
+CHUNKED = (
+    b"POST /v1/routes/orders/pause HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
+)
+
+
+@pytest.mark.parametrize("field", [b"x: y\r\n", b"x"], ids=["many", "one"])
+def test_fields_without_an_end_behind_a_body_are_cut(field: bytes) -> None:
+    async def main() -> None:
+        async with attacked() as (served, clients):
+            reader, writer = await clients.connect()
+            writer.write(CHUNKED + b"\r\n0\r\n" + field * HEAD_BYTES * 40)
+            await ends(reader)
+            assert (await served.get("/livez")).status_code == 200
+
+    run(main())
+
+
+def test_fields_behind_a_body_say_nothing() -> None:
+    async def main() -> None:
+        async with attacked() as (_, clients):
+            reader, writer = await clients.connect()
+            token = b"authorization: Bearer " + TOKEN.encode() + b"\r\n"
+            for before, behind, status in ((b"", token, b"401"), (token, b"x: y\r\n", b"200")):
+                writer.write(CHUNKED + before + b"\r\n0\r\n" + behind + b"\r\n" + GET)
+                for expected in (status, b"200"):
+                    assert (await reader.readline()).startswith(b"HTTP/1.1 " + expected)
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    await reader.readexactly(
+                        int(head.split(b"content-length: ")[1].split(b"\r")[0])
+                    )
+
+    run(main())
+
+
+def test_who_asks_too_much_at_once_is_cut() -> None:
+    async def main() -> None:
+        async with attacked() as (served, clients):
+            reader, writer = await clients.connect()
+            writer.write(WAIT + GET * (PIPELINED + 1))
+            assert await ends(reader) == b""
+            assert (await served.get("/livez")).status_code == 200
+
+    run(main())
+
+
+@pytest.mark.parametrize("behind", [b"", GET], ids=["alone", "with another behind it"])
+@pytest.mark.parametrize("path", [b"drained?wait_seconds=3600", b"events"])
+def test_nothing_is_done_for_who_has_left(
+    path: bytes, behind: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else whoever asks and leaves, again and again, would fill the memory."""
+
+    async def main() -> None:
+        async with attacked() as (served, clients):
+            before = asyncio.all_tasks()
+            reader, writer = await clients.connect()
+            writer.write(WAIT.replace(b"drained?wait_seconds=60", path) + behind)
+            await (served.view.waiting.wait() if b"drained" in path else reader.readline())
+            asked = asyncio.all_tasks() - before
+            assert asked
+            writer.transport.abort()
+            _, still = await asyncio.wait(asked, timeout=5)
+            assert not still
+
+    run(main())
+    assert not caplog.records

@@ -15,6 +15,7 @@ import pytest
 
 from sidecar.cli import main as command
 from sidecar.cli.client import DEFAULT_SOCKET
+from sidecar.cli.seeing import show
 from sidecar.settings import AdminSettings
 from sidecar.status import RecordAction
 from tests.fakes.admin import TOKEN, Served, run, serving
@@ -93,6 +94,12 @@ def test_tables(name: str, shown: str, ask: Ask) -> None:
     code, out, _ = ask(name)
     assert code == 0
     assert shown in out
+
+
+def test_what_is_shown_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    """Causes and refusals quote brokers, applications and records."""
+    show("", lambda _: ["a\x1b[2J", "b\u202e"], as_json=False)
+    assert capsys.readouterr().out == "a\\x1b[2J\nb\\u202e\n"
 
 
 def test_in_flight_shows_payloads_on_request(ask: Ask) -> None:

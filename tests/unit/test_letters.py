@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sidecar.cli.letter_text import letter_json, letter_line, letter_text
+from sidecar.cli.letter_text import count_lines, letter_json, letter_line, letter_text
 from sidecar.core.letters import By, Letter, Origin, Selection, read_letter
 from sidecar.core.retry_mark import RetryMark
 from sidecar.kafka.dead_letters import told_headers
@@ -109,6 +111,23 @@ def test_bytes_on_a_terminal_do_nothing() -> None:
     assert r"a\x1b[2J\nb" in letter_line(hostile)
     assert letter_text(hostile).splitlines()[-1] == f"{'value':<14} base64:/w=="
     assert "\x1b" not in letter_text(hostile)
+
+
+def test_what_others_wrote_of_a_letter_does_nothing_either() -> None:
+    """Anybody who may write to the topic may have made up its story."""
+    escape = "\x1b]0;x\x07\nkey  fake"
+    made_up = replace(
+        letter(),
+        reason=escape,
+        detail=escape,
+        group=escape,
+        origin=Origin(escape, 0, 1, -1),
+        headers=[(escape, b"")],
+    )
+    shown = [letter_line(made_up), *letter_text(made_up).split("\n")]
+    shown += count_lines(Counter({escape: 1}))
+    assert all(line.isprintable() for line in shown)
+    assert sum(line.startswith("key ") for line in shown) == 1
 
 
 def test_json_tells_bytes_text_and_null_apart() -> None:

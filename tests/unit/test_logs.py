@@ -60,6 +60,16 @@ def test_a_terminal_gets_text_unless_json_is_asked_for(root: logging.Logger) -> 
         assert "orders" in stream.getvalue()
 
 
+def test_debug_does_not_tell_the_heads_of_requests(root: logging.Logger) -> None:
+    """They hold keys and headers of records, and tokens."""
+    stream = io.StringIO()
+    set_up("json", "debug", stream)
+    logging.getLogger("sidecar.x").debug("this is asked for")
+    for library in ("hpack.hpack", "hpack.table", "httpcore.http2", "urllib3.connectionpool"):
+        logging.getLogger(library).debug("authorization: Bearer secret")
+    assert len(stream.getvalue().splitlines()) == 1
+
+
 def test_a_failure_is_one_json_line_with_its_traceback() -> None:
     record = entry("it failed")
     error = RuntimeError("two\nlines")
