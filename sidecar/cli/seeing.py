@@ -55,7 +55,9 @@ def main(args: Namespace) -> int:
     return ExitCode.CLEAN
 
 
-def show(found: Any, lines_of: Callable[[Any], list[str]], *, as_json: bool) -> None:
+def show(
+    found: Any, lines_of: Callable[[Any], list[str]], *, as_json: bool, start: str = ""
+) -> None:
     if as_json:
         print(json.dumps(found, indent=2))
         return
@@ -63,32 +65,20 @@ def show(found: Any, lines_of: Callable[[Any], list[str]], *, as_json: bool) -> 
         lines = lines_of(found)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise SidecarError(NO_SIDECAR) from error
-    print("\n".join(lines))
+    print(start + "\n".join(lines), flush=True)
 
 
 def _top(client: Client, args: Namespace) -> int:
     """Until interrupted; on a terminal in place."""
-    before: dict[str, int] = {}
-    then, shown = 0.0, 0
+    shown = 0
     start = _HOME_AND_CLEAR if sys.stdout.isatty() else ""
     try:
         while True:
-            status, now = client.get("/v1/status"), time.monotonic()
+            status = client.get("/v1/status")
             if args.json:
                 print(json.dumps(status), flush=True)
             else:
-                delivered = {
-                    each["name"]: each["counters"]["delivered"] for each in status["routes"]
-                }
-                rates = {
-                    name: (count - before[name]) / (now - then)
-                    for name, count in delivered.items()
-                    if name in before
-                }
-                before, then = delivered, now
-                why = tables.causes(status["routes"])
-                lines = [*tables.routes(status["routes"], rates), "", *why]
-                print(start + "\n".join(lines), flush=True)
+                show(status, tables.status, as_json=False, start=start)
             shown += 1
             if shown == args.times:
                 return ExitCode.CLEAN

@@ -27,16 +27,13 @@ def table(head: Sequence[str], rows: Iterable[Row]) -> list[str]:
     ]
 
 
-def routes(
-    found: Iterable[Mapping[str, Any]], rates: Mapping[str, float] | None = None
-) -> list[str]:
-    """rates: records delivered per second, by route."""
+def routes(found: Iterable[Mapping[str, Any]]) -> list[str]:
     head = ["ROUTE", "STATE", "APP", "IN FLIGHT", "BUFFERED", "EXECUTING", "DELAYED", "EXECUTORS"]
-    head += ["OLDEST", "DELIVERED", *([] if rates is None else ["PER SECOND"]), "PARKED", "CRASH"]
-    return table(head, [_route(each, rates) for each in found])
+    head += ["OLDEST", "DELIVERED", "PER SECOND", "PARKED", "CRASH"]
+    return table(head, [_route(each) for each in found])
 
 
-def _route(route: Mapping[str, Any], rates: Mapping[str, float] | None) -> Row:
+def _route(route: Mapping[str, Any]) -> Row:
     executors, counters = route["executors"], route["counters"]
     changed = "" if executors["wanted"] == executors["configured"] else "*"
     lose, repeat = route["exposure"]["would_lose"], route["exposure"]["would_repeat"]
@@ -51,7 +48,7 @@ def _route(route: Mapping[str, Any], rates: Mapping[str, float] | None) -> Row:
         f"{executors['busy']}/{executors['wanted']}{changed}",
         _seconds(route["oldest_age_seconds"]),
         counters["delivered"],
-        *([] if rates is None else [f"{rates.get(route['name'], 0.0):.0f}"]),
+        f"{route['rates']['delivered_per_second']:.1f}",
         counters["parked"],
         f"loses {lose}" if lose else f"repeats {repeat}",
     ]
