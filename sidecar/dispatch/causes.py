@@ -61,7 +61,7 @@ def causes(route: Route, now: Now) -> Iterator[Cause]:
     unanswered = _unanswered(route, now)
     if unanswered is not None and not (held and route.executors.busy == 1):
         yield unanswered
-    yield from _executors(route, answered=unanswered is None)
+    yield from _executors(route, answered=unanswered is None and not _failing(route))
     yield from _retrying(route, now)
     if route.parker.failures:
         yield Cause(
@@ -227,20 +227,25 @@ def _executors(route: Route, *, answered: bool) -> Iterator[Cause]:
         )
 
 
+def _failing(route: Route) -> bool:
+    """Whether one attempt after another fails, of an application that is there."""
+    return route.breaker.state is State.UP and route.failures.failed_in_a_row >= IN_A_ROW
+
+
 def _retrying(route: Route, now: Now) -> Iterator[Cause]:
     """Records that wait to be tried again, once they are many or one has waited long."""
-    waiting, oldest = len(route.delays), route.delays.oldest
+    waiting, oldest, failing = len(route.delays), route.delays.oldest, _failing(route)
+    if failing and route.executing:
+        oldest = route.oldest
     if oldest is None:
         return
-    if (
-        waiting * 10 >= route.threshold
-        or now.scheduler - oldest >= HELD_LONG_SECONDS
-        or route.failures.failed_in_a_row >= IN_A_ROW
-    ):
+    if waiting * 10 >= route.threshold or now.scheduler - oldest >= HELD_LONG_SECONDS or failing:
+        tried = f", {route.executing} are being tried" if failing and route.executing else ""
         yield Cause(
             CauseName.RETRYING,
             now.date(oldest),
-            f"{waiting} records wait to be tried again; the last failure: {route.failures.last}",
+            f"{waiting} records wait to be tried again{tried}; the last failure:"
+            f" {route.failures.last}",
             "see why the app fails; the records are tried again by themselves",
         )
 

@@ -420,6 +420,20 @@ def test_an_app_that_fails_everything_is_told_at_once() -> None:
     assert rig.causes == []
 
 
+def test_an_app_that_goes_on_hanging_is_told_while_its_records_are_tried_again() -> None:
+    """Each attempt begins anew; more executors are still not what it needs."""
+    rig = running(executors=3, timeout_seconds=20)
+    rig.receive(0, 1, 2, 3)
+    until = rig.scheduler.time() + 25.0  # the delivery keeps the deadline
+    while rig.scheduler.time() < until:
+        rig.scheduler.advance(0.1)
+    assert len(rig.delivery.running) == 3
+    assert rig.causes == [CauseName.RETRYING]
+    assert "3 are being tried" in rig.cause.detail
+    assert "; the last failure: " in rig.cause.detail
+    assert rig.cause.since == datetime.fromtimestamp(UNIX, UTC)
+
+
 def test_every_cause_says_what_to_do() -> None:
     rig = running(timeout_seconds=60)
     rig.receive(0, 1, 2, 3)
