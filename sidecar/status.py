@@ -47,6 +47,7 @@ class CauseName(Enum):
     DRAINING = "draining"
     NO_EXECUTORS = "no_executors"
     RATE_LIMITED = "rate_limited"
+    UNANSWERED = "unanswered"
     EXECUTORS_BUSY = "executors_busy"
     APP_OVERLOADED = "app_overloaded"
     RETRYING = "retrying"

@@ -33,9 +33,14 @@ _COORDINATES = re.compile(r"([A-Za-z0-9._-]+)/(\d{1,10})/(\d{1,19})", re.ASCII)
 def add_arguments(parser: ArgumentParser) -> None:
     match parser.get_default("command"):
         case "executors" | "threshold" | "rate-limit" as command:
-            what = "N, or none" if command == "rate-limit" else "N"
-            parser.usage = f"%(prog)s [ROUTE] [{'N' if what == 'N' else 'N|none'}] [OPTIONS]"
-            parser.add_argument("words", nargs="*", help=f"the route, and the new value: {what}")
+            value = "N|none" if command == "rate-limit" else "N"
+            parser.usage = f"%(prog)s [ROUTE] [{value}] [OPTIONS]"
+            parser.add_argument(
+                "words",
+                nargs="*",
+                metavar=f"[ROUTE] [{value}]",
+                help="the route, needed if several; and the new value",
+            )
         case "pause" | "resume" | "breaker-reset":
             parser.add_argument("route", nargs="?", metavar="ROUTE", help="needed if several")
         case "log-level":
@@ -98,7 +103,8 @@ def _value(command: str, text: str) -> float | int | None:
             return int(text)
         return None if text == "none" else float(text)
     except ValueError:
-        raise ConfigError([Problem(command, f"{text!r} is no number")]) from None
+        kind = "number, nor none" if command == "rate-limit" else "whole number"
+        raise ConfigError([Problem(command, f"{text!r} is no {kind}")]) from None
 
 
 def _routes(client: Client) -> list[str]:

@@ -39,6 +39,13 @@ class _OverUnix(http.client.HTTPConnection):
 def add_client_arguments(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("which sidecar")
     group.add_argument(
+        "-c",
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="its configuration, which tells socket, address and token",
+    )
+    group.add_argument(
         "--socket", metavar="PATH", help=f"its Unix socket ({DEFAULT_SOCKET} where there is one)"
     )
     group.add_argument(
@@ -58,14 +65,33 @@ class Client:
         self._url: str | None = args.url
         if self._socket is not None and self._url is not None:
             raise ConfigError([Problem("", "--socket or --url, not both")])
-        if self._socket is None and self._url is None:
+        self._token = _token(args.token_file)
+        if args.config is not None:
+            self._as_configured(args.config)
+        elif self._socket is None and self._url is None:
             found = os.environ.get("SIDECAR_ADMIN__SOCKET") or DEFAULT_SOCKET
             if _is_there(Path(found)):
                 self._socket = found
             else:
                 port = os.environ.get("SIDECAR_ADMIN__PORT") or DEFAULT_PORT
                 self._url = f"http://127.0.0.1:{port}"
-        self._token = _token(args.token_file)
+
+    def _as_configured(self, file: Path) -> None:
+        """What was not given by itself."""
+        from sidecar.settings import load_settings  # noqa: PLC0415 (the others do without)
+
+        admin = load_settings(file, os.environ).admin
+        if self._token is None and admin.token is not None:
+            self._token = admin.token.get_secret_value()
+        if self._socket is not None or self._url is not None:
+            return
+        if admin.socket is not None and _is_there(admin.socket):
+            self._socket = str(admin.socket)
+        elif admin.port == 0:
+            raise ConfigError([Problem("admin.port", "takes a free one: name it by --url")])
+        else:
+            host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(admin.host, admin.host)
+            self._url = f"http://{host}:{admin.port}"
 
     def get(self, path: str, **query: Any) -> Any:
         return self.ask("GET", path, **query)

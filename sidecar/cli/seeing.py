@@ -56,7 +56,9 @@ def main(args: Namespace) -> int:
     return ExitCode.CLEAN
 
 
-def show(found: Any, lines_of: Callable[[Any], list[str]], *, as_json: bool) -> None:
+def show(
+    found: Any, lines_of: Callable[[Any], list[str]], *, as_json: bool, start: str = ""
+) -> None:
     if as_json:
         print(json.dumps(found, indent=2))
         return
@@ -64,7 +66,7 @@ def show(found: Any, lines_of: Callable[[Any], list[str]], *, as_json: bool) -> 
         lines = lines_of(found)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise SidecarError(NO_SIDECAR) from error
-    print("\n".join(map(printable, lines)))
+    print(start + "\n".join(map(printable, lines)), flush=True)
 
 
 def _top(client: Client, args: Namespace) -> int:
@@ -77,9 +79,7 @@ def _top(client: Client, args: Namespace) -> int:
             if args.json:
                 print(json.dumps(status), flush=True)
             else:
-                why = tables.causes(status["routes"])
-                lines = [*tables.routes(status["routes"]), "", *why]
-                print(start + "\n".join(map(printable, lines)), flush=True)
+                show(status, tables.status, as_json=False, start=start)
             shown += 1
             if shown == args.times:
                 return ExitCode.CLEAN

@@ -53,6 +53,11 @@ class Breaker:
         self._in_a_row = 0
         self._trial: object = None
 
+    @property
+    def told_since(self) -> float:
+        """Since when it is up, or is not: trials that fail begin nothing new."""
+        return self.since if self.down_since is None else self.down_since
+
     def may_start(self) -> bool:
         """Whether one more record may be dispatched now."""
         return self.state is State.UP or (self.state is State.TRIAL and self._trial is None)

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from sidecar.core.breaker import State
+from sidecar.core.breaker import IN_A_ROW, State
 from sidecar.core.concurrency import TOO_MANY
 from sidecar.core.ledger import InFlight
 from sidecar.dispatch.route import Phase, Route
 from sidecar.status import Cause, CauseName
 
-TROUBLE_LASTS_SECONDS: Final = 30.0  # the client repeats what goes on within this time
 HELD_LONG_SECONDS: Final = 10.0
 
 
@@ -56,11 +55,13 @@ def causes(route: Route, now: Now) -> Iterator[Cause]:
             f"{route.in_flight} records in flight are being finished",
             "wait; what is not finished in time is cut",
         )
-    without_partitions = not route.offsets.partitions()
-    if without_partitions:  # why there are none is told before that there are none
-        yield from _kafka_trouble(route, now)
+    yield from _kafka(route, now)
     yield from _membership(route, now)
-    yield from _executors(route)
+    held = list(_watermark(route, now))
+    unanswered = _unanswered(route, now)
+    if unanswered is not None and not (held and route.executors.busy == 1):
+        yield unanswered
+    yield from _executors(route, answered=unanswered is None and not _failing(route))
     yield from _retrying(route, now)
     if route.parker.failures:
         yield Cause(
@@ -74,27 +75,16 @@ def causes(route: Route, now: Now) -> Iterator[Cause]:
         yield Cause(
             CauseName.DEAD_LETTER_WRITES_FAILING,
             None,
-            "the dead-letter topic does not exist; nothing waits to be parked yet",
+            f"the dead-letter topic {_dead_letter_topic(route)} does not exist; nothing waits to be"
+            " parked yet",
             "create it, as sidecar check says; it is looked for every ten seconds",
         )
-    if not without_partitions:
-        yield from _kafka_trouble(route, now)
-    yield from _watermark(route, now)
-
-
-def _kafka_trouble(route: Route, now: Now) -> Iterator[Cause]:
-    if route.trouble and now.scheduler - route.trouble_at < TROUBLE_LASTS_SECONDS:
-        yield Cause(
-            CauseName.KAFKA_TROUBLE,
-            now.date(route.trouble_at),
-            route.trouble,
-            "see that the brokers are reachable; the client tries again by itself",
-        )
+    yield from held
 
 
 def _stopped_by_app(route: Route, now: Now) -> Iterator[Cause]:
     breaker = route.breaker
-    since, error = now.date(breaker.since), breaker.last_error or "no answer yet"
+    since, error = now.date(breaker.told_since), breaker.last_error or "no answer yet"
     if breaker.state is State.WAITING:
         step = "start the app, or see that it listens at the target; nothing is fetched until then"
         yield Cause(CauseName.WAITING_FOR_APP, since, error, step)
@@ -117,7 +107,7 @@ def _held(route: Route, now: Now) -> Cause:
         waiting = f", {failures.waiting} wait to be parked" if failures.waiting else ""
         return Cause(
             CauseName.PARKED_IN_A_ROW,
-            now.date(breaker.down_since or breaker.since),
+            now.date(breaker.told_since),
             f"{failures.parked_in_a_row} records were parked or moved to a retry topic since"
             f" the last delivery{waiting};"
             f" the last failure: {failures.last}",
@@ -125,7 +115,24 @@ def _held(route: Route, now: Now) -> Cause:
             " parked rightly, resume the route to park as many again",
         )
     step = "see why the app is away or misrouted; delivery goes on once it answers"
-    return Cause(CauseName.HELD, now.date(breaker.since), error or "no answer yet", step)
+    return Cause(CauseName.HELD, now.date(breaker.told_since), error or "no answer yet", step)
+
+
+def _dead_letter_topic(route: Route) -> str:
+    dead_letter = route.settings.dead_letter
+    return "" if dead_letter is None else dead_letter.topic
+
+
+def _kafka(route: Route, now: Now) -> Iterator[Cause]:
+    trouble = route.trouble
+    if trouble.goes_on(now.scheduler, route.membership.joining_since):
+        yield Cause(
+            CauseName.KAFKA_TROUBLE,
+            now.date(trouble.since),
+            trouble.last,
+            "mend what the error names, and see that the brokers are reachable; the client tries"
+            " again by itself",
+        )
 
 
 def _membership(route: Route, now: Now) -> Iterator[Cause]:
@@ -159,7 +166,25 @@ def _membership(route: Route, now: Now) -> Iterator[Cause]:
         )
 
 
-def _executors(route: Route) -> Iterator[Cause]:
+def _unanswered(route: Route, now: Now) -> Cause | None:
+    """Requests that are out for long, while none comes back."""
+    out = list(route.executors.executing())
+    if not out or route.timings.rates().delivered_per_second:
+        return None
+    oldest = min(out, key=lambda each: each.started_at)
+    if now.scheduler - oldest.started_at < HELD_LONG_SECONDS:
+        return None
+    return Cause(
+        CauseName.UNANSWERED,
+        now.date(oldest.started_at),
+        f"the app has taken nothing lately; {len(out)} requests are out, the oldest for"
+        f" {oldest.entries[0].record.original}",
+        "see what keeps the app from answering; a request is given up after"
+        f" {route.settings.timeout_seconds:g} s",
+    )
+
+
+def _executors(route: Route, *, answered: bool) -> Iterator[Cause]:
     pool = route.executors
     if pool.wanted == 0:
         yield Cause(
@@ -193,7 +218,7 @@ def _executors(route: Route) -> Iterator[Cause]:
             f"{share:.0%} of the answers of the last seconds were 429 or 503",
             "give the app more room, or set a rate limit that it bears",
         )
-    elif pool.busy >= pool.effective and waiting:
+    elif pool.busy >= pool.effective and waiting and answered and not route.paused:
         yield Cause(
             CauseName.EXECUTORS_BUSY,
             None,
@@ -202,16 +227,25 @@ def _executors(route: Route) -> Iterator[Cause]:
         )
 
 
+def _failing(route: Route) -> bool:
+    """Whether one attempt after another fails, of an application that is there."""
+    return route.breaker.state is State.UP and route.failures.failed_in_a_row >= IN_A_ROW
+
+
 def _retrying(route: Route, now: Now) -> Iterator[Cause]:
     """Records that wait to be tried again, once they are many or one has waited long."""
-    waiting, oldest = len(route.delays), route.delays.oldest
+    waiting, oldest, failing = len(route.delays), route.delays.oldest, _failing(route)
+    if failing and route.executing:
+        oldest = route.oldest
     if oldest is None:
         return
-    if waiting * 10 >= route.threshold or now.scheduler - oldest >= HELD_LONG_SECONDS:
+    if waiting * 10 >= route.threshold or now.scheduler - oldest >= HELD_LONG_SECONDS or failing:
+        tried = f", {route.executing} are being tried" if failing and route.executing else ""
         yield Cause(
             CauseName.RETRYING,
             now.date(oldest),
-            f"{waiting} records wait to be tried again; the last failure: {route.failures.last}",
+            f"{waiting} records wait to be tried again{tried}; the last failure:"
+            f" {route.failures.last}",
             "see why the app fails; the records are tried again by themselves",
         )
 
@@ -238,7 +272,8 @@ def _watermark(route: Route, now: Now) -> Iterator[Cause]:
 def _way_out(route: Route, entry: InFlight) -> str:
     """What gets a record settled depends on where it is."""
     move = "drop" if route.settings.dead_letter is None else "park"
-    by_hand = f"`sidecar record {move} {entry.record.original}` moves it out of the way"
+    done = "gives it up for good" if move == "drop" else "moves it out of the way"
+    by_hand = f"`sidecar record {move} {entry.record.original}` {done}"
     if any(each is entry for each in route.parker.entries()):
         return (
             "it is settled once its write to the dead-letter or retry topic is confirmed: see that"

@@ -94,6 +94,8 @@ class Failures:
         "_breaker",
         "_counters",
         "_delays",
+        "_delivered_before",
+        "_failed_since",
         "_held_back",
         "_keeps",
         "_leaving",
@@ -153,6 +155,8 @@ class Failures:
         self.last = ""  # what the last attempt that failed came to
         self.concurrency: Final = Concurrency()
         self._answered = 0  # records that were answered and not delivered
+        self._failed_since = 0  # attempts, in records, since so many were delivered:
+        self._delivered_before = 0
         # Given to be parked, or moved to a retry topic, since the last delivery.
         self.parked_in_a_row = 0
         self._held_back: deque[HeldBack] = deque()
@@ -170,6 +174,11 @@ class Failures:
         return not self._breaker.until_delivered
 
     @property
+    def failed_in_a_row(self) -> int:
+        """Attempts, in records, that failed since the last delivery."""
+        return self._failed_since if self._counters.delivered == self._delivered_before else 0
+
+    @property
     def waiting(self) -> int:
         """How many are held back."""
         return len(self._held_back)
@@ -184,6 +193,8 @@ class Failures:
         That may be more than these entries: the partitions of the others have left.
         """
         self._counters.failures[verdict.reason] += len(entries)
+        self._failed_since = self.failed_in_a_row + len(entries)
+        self._delivered_before = self._counters.delivered
         self.last = describe(result)
         # An outage, or one record's own fault? It is the record's if others were delivered
         # since it was tried before.

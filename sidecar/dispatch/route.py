@@ -28,6 +28,7 @@ from sidecar.core.ledger import InFlight
 from sidecar.core.membership import Membership
 from sidecar.core.places import Places
 from sidecar.core.run_ahead import RunAhead
+from sidecar.core.trouble import Trouble
 from sidecar.dispatch import relief
 from sidecar.dispatch.at_least_once import AtLeastOnce
 from sidecar.dispatch.at_most_once import AtMostOnce
@@ -193,7 +194,7 @@ class Route:
         # Of what an operator may change. It begins at the time, so that none comes again after a
         # restart.
         self.generation = int(wall_clock() * 1000)
-        self.trouble, self.trouble_at = "", 0.0  # what the fetch thread last reported
+        self.trouble = Trouble()
         self.without_dead_letter_topic = False
         self.lost_records: list[Record] = []  # cut at the end of a drain (at_most_once)
         self._given_back = 0  # failed in the drain, and left to the next start
@@ -443,8 +444,7 @@ class Route:
         self._log.error("%s: %s; reading on at %d", assignment.partition, reason, offset)
 
     def fetch_trouble(self, description: str) -> None:
-        self.trouble = description
-        self.trouble_at = self._scheduler.time()
+        self.trouble.told(description, self._scheduler.time())
         key = ("kafka", gist(description))
         self._repeating.limited(key, logging.WARNING, "kafka: %s", description)
 

@@ -72,7 +72,7 @@ def route_status(route: Route, now: Now) -> RouteStatus:
         exposure=ExposureStatus(exposure.would_lose, exposure.would_repeat),
         availability=AvailabilityStatus(
             AppState(route.breaker.state.value),
-            now.date(route.breaker.since),
+            now.date(route.breaker.told_since),
             route.breaker.last_error,
         ),
         causes=list(causes(route, now)),

@@ -121,7 +121,7 @@ def test_whether_it_flows_and_how_long_it_takes_is_seen_at_once(ask: Ask, comman
 def test_top_goes_on(ask: Ask) -> None:
     code, out, _ = ask("top", "--times=2", "--interval=0.01")
     assert code == 0
-    assert out.count("ROUTE") == 2
+    assert out.count("PER SECOND") == out.count("up 1 min 00 s: alive") == 2
     code, out, _ = ask("top", "--times=2", "--interval=0.01", "--json")
     assert [json.loads(line)["version"] for line in out.splitlines()] == ["1.2.3"] * 2
 
@@ -169,8 +169,9 @@ def test_drain_waits_and_tells_if_it_was_not_done(ask: Ask) -> None:
     ("arguments", "code", "told"),
     [
         ("executors -1", 1, "refused (422)"),
-        ("executors 1e9", 2, "no number"),
-        ("executors orders x", 2, "no number"),
+        ("executors 1e9", 2, "'1e9' is no whole number"),
+        ("executors orders x", 2, "no whole number"),
+        ("rate-limit orders x", 2, "no number, nor none"),
         ("executors many", 2, "'many' is neither a value nor a route; the routes are orders"),
         ("executors a b c", 2, "takes a route and a value"),
         ("executors order 5", 1, "did you mean orders?"),
@@ -241,6 +242,44 @@ def test_the_socket_of_the_environment_is_found(
             return await asyncio.to_thread(call, ["routes"], capsys)
 
     assert run(main_())[0] == 0
+
+
+@pytest.mark.parametrize("by", ["socket", "port"])
+def test_the_configuration_tells_where_it_is_and_the_token(
+    by: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, file = tmp_path / "s", tmp_path / "c.yaml"
+
+    async def main_() -> tuple[Called, Called]:
+        async with serving(path) as served:
+            where = f"socket: {path}" if by == "socket" else f"port: {served.address.port}"
+            file.write_text(
+                "kafka: {bootstrap.servers: k:9092, group.id: g}\n"
+                "routes: [{topics: [orders], target: 'http://127.0.0.1:8080/'}]\n"
+                f"admin: {{token: {TOKEN}, {where}}}\n",
+                encoding="utf-8",
+            )
+            shown = await asyncio.to_thread(call, ["status", "-c", str(file)], capsys)
+            return shown, await asyncio.to_thread(call, ["pause", "-c", str(file)], capsys)
+
+    shown, paused = run(main_())
+    assert (shown[0], shown[1].split()[0], shown[2]) == (0, "sidecar", "")
+    assert paused == (0, "state paused\n", "")
+
+
+def test_a_free_port_is_not_told_by_the_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "kafka: {bootstrap.servers: k:9092, group.id: g}\n"
+        "routes: [{topics: [orders], target: 'http://127.0.0.1:8080/'}]\n"
+        "admin: {port: 0, socket: null}\n",
+        encoding="utf-8",
+    )
+    code, out, err = call(["status", "-c", str(file)], capsys)
+    assert (code, out) == (2, "")
+    assert "admin.port: takes a free one: name it by --url" in err
 
 
 def test_the_default_socket_is_that_of_the_settings() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from sidecar.core.commands import Command
 from sidecar.core.places import Places
-from sidecar.dispatch.causes import HELD_LONG_SECONDS, TROUBLE_LASTS_SECONDS, Now
+from sidecar.core.trouble import LASTS_SECONDS
+from sidecar.dispatch.causes import HELD_LONG_SECONDS, Now
 from sidecar.dispatch.route import Route
 from sidecar.dispatch.status import executing_records, partition_statuses, route_status
 from sidecar.model import Answer, Failed, FailureKind, Guarantee, OnExhausted, Outcome, Start
@@ -158,6 +159,20 @@ def test_held_is_told_since_when() -> None:
     assert rig.status.availability.state is AppState.HELD
 
 
+def test_held_is_told_since_the_first_time_and_not_since_the_last_trial() -> None:
+    rig = running()
+    rig.receive(0)
+    rig.scheduler.advance(5.0)
+    rig.answer(0, DOWN)
+    for _ in range(3):
+        rig.scheduler.advance(1.0)
+        rig.delivery.answer_probe(None)
+        rig.answer(0, Answer(401))
+    assert rig.cause.cause is CauseName.HELD
+    began = datetime.fromtimestamp(UNIX + 5, UTC)
+    assert (rig.cause.since, rig.status.availability.since) == (began, began)
+
+
 def test_a_reachable_app_with_nothing_to_try_is_no_cause() -> None:
     """After an outage a route without records waits for the next one, which tells."""
     rig = running()
@@ -178,6 +193,29 @@ def test_busy_executors_are_a_cause_only_when_records_wait() -> None:
     rig.receive(2)
     assert rig.cause.cause is CauseName.EXECUTORS_BUSY
     assert "1 records wait" in rig.cause.detail
+
+
+def test_busy_executors_are_no_cause_of_a_pause() -> None:
+    rig = running()
+    rig.receive(0, 1, 2)
+    rig.route.pause()
+    assert rig.causes == [CauseName.PAUSED]
+
+
+def test_an_app_that_hangs_is_told_however_few_records_there_are() -> None:
+    """And more executors are not what it needs."""
+    rig = running(executors=2, timeout_seconds=60)
+    rig.receive(0, 1)
+    rig.scheduler.advance(HELD_LONG_SECONDS - 1)
+    assert rig.causes == []
+    rig.receive(2)
+    rig.scheduler.advance(1.0)
+    assert rig.cause.cause is CauseName.UNANSWERED
+    assert rig.cause.since == datetime.fromtimestamp(UNIX, UTC)
+    assert "2 requests are out" in rig.cause.detail
+    assert "after 60 s" in rig.cause.next_step
+    rig.answer(0)
+    assert rig.causes == []
 
 
 def test_no_executors() -> None:
@@ -242,7 +280,7 @@ def test_a_missing_dead_letter_topic_is_told_before_anything_is_parked() -> None
     rig = running()
     rig.route.dead_letter_topic_missing(missing=True)
     assert rig.cause.cause is CauseName.DEAD_LETTER_WRITES_FAILING
-    assert "does not exist" in rig.cause.detail
+    assert "topic dead does not exist" in rig.cause.detail
     rig.route.dead_letter_topic_missing(missing=False)
     assert rig.causes == []
 
@@ -250,7 +288,7 @@ def test_a_missing_dead_letter_topic_is_told_before_anything_is_parked() -> None
 def test_kafka_trouble_is_told_while_it_is_news() -> None:
     rig = running()
     rig.route.fetch_trouble("all brokers are down")
-    rig.scheduler.advance(TROUBLE_LASTS_SECONDS - 1)
+    rig.scheduler.advance(LASTS_SECONDS - 1)
     assert rig.cause.cause is CauseName.KAFKA_TROUBLE
     assert rig.cause.detail == "all brokers are down"
     assert rig.cause.since == datetime.fromtimestamp(UNIX, UTC)
@@ -263,6 +301,30 @@ def test_brokers_out_of_reach_are_told_before_what_comes_of_it() -> None:
     rig.delivery.answer_probe(None)
     rig.route.fetch_trouble("all brokers are down")
     assert rig.causes == [CauseName.KAFKA_TROUBLE, CauseName.REBALANCING]
+
+
+def test_kafka_trouble_is_told_since_it_began() -> None:
+    """The client repeats it every moment."""
+    rig = running()
+    for _ in range(5):
+        rig.route.fetch_trouble("all brokers are down")
+        rig.scheduler.advance(LASTS_SECONDS - 1)
+    assert rig.cause.since == datetime.fromtimestamp(UNIX, UTC)
+    rig.scheduler.advance(1.0)
+    assert rig.causes == []
+    rig.route.fetch_trouble("all brokers are down")
+    assert rig.cause.since == datetime.fromtimestamp(rig.now.wall, UTC)
+
+
+def test_a_topic_that_does_not_exist_is_told_until_something_is_assigned() -> None:
+    """The client tells it once; to wait, as in any other rebalance, does not help."""
+    rig = Rig()
+    rig.delivery.answer_probe(None)
+    rig.route.fetch_trouble("orders: unknown topic")
+    rig.scheduler.advance(10 * LASTS_SECONDS)
+    assert rig.causes == [CauseName.KAFKA_TROUBLE, CauseName.REBALANCING]
+    rig.route.assigned([Start(rig.orders, 0)])
+    assert rig.causes == []
 
 
 def test_joining_and_being_left_without_a_partition_are_told() -> None:
@@ -351,7 +413,7 @@ def test_records_that_keep_failing_are_told_though_nothing_is_settled_behind_the
     rig = running(retry=RetrySettings(max_attempts=1000, initial_backoff_seconds=30))
     rig.receive(0)
     rig.answer(0, Answer(500))
-    assert rig.causes == []  # one failure now and then is no trouble
+    assert rig.causes == []  # one failure now and then is no trouble: see below
     until = rig.scheduler.time() + HELD_LONG_SECONDS
     while rig.scheduler.time() < until or rig.delivery.running:
         rig.scheduler.advance(0.1)
@@ -362,13 +424,42 @@ def test_records_that_keep_failing_are_told_though_nothing_is_settled_behind_the
     assert "the application answered 500" in rig.cause.detail
 
 
+def test_an_app_that_fails_everything_is_told_at_once() -> None:
+    rig = running(executors=3)
+    rig.receive(0, 1, 2, 3)
+    rig.answer(0)
+    rig.answer(1, Answer(500))
+    rig.answer(2, Answer(500))
+    assert rig.causes == []
+    rig.answer(3, Answer(500))
+    assert rig.cause.cause is CauseName.RETRYING
+    assert "the application answered 500" in rig.cause.detail
+    rig.receive(4)
+    rig.answer(4)
+    assert rig.causes == []
+
+
+def test_an_app_that_goes_on_hanging_is_told_while_its_records_are_tried_again() -> None:
+    """Each attempt begins anew; more executors are still not what it needs."""
+    rig = running(executors=3, timeout_seconds=20)
+    rig.receive(0, 1, 2, 3)
+    until = rig.scheduler.time() + 25.0  # the delivery keeps the deadline
+    while rig.scheduler.time() < until:
+        rig.scheduler.advance(0.1)
+    assert len(rig.delivery.running) == 3
+    assert rig.causes == [CauseName.RETRYING]
+    assert "3 are being tried" in rig.cause.detail
+    assert "; the last failure: " in rig.cause.detail
+    assert rig.cause.since == datetime.fromtimestamp(UNIX, UTC)
+
+
 def test_every_cause_says_what_to_do() -> None:
     rig = running(timeout_seconds=60)
     rig.receive(0, 1, 2, 3)
     rig.answer(1)
     rig.route.pause()
     rig.route.fetch_trouble("down")
-    rig.scheduler.advance(HELD_LONG_SECONDS)
+    rig.scheduler.advance(HELD_LONG_SECONDS + 2)
     causes = rig.status.causes
     assert len({each.cause for each in causes}) == len(causes) == 4
     for each in causes:

@@ -51,6 +51,7 @@ const CAUSES = {
   draining: "Draining",
   no_executors: "No executors",
   rate_limited: "At the rate limit",
+  unanswered: "The application does not answer",
   executors_busy: "All executors are busy",
   app_overloaded: "The application is overloaded",
   retrying: "Records wait to be tried again",
