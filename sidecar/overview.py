@@ -16,11 +16,12 @@ from threading import Thread
 from typing import Final, NamedTuple
 
 from sidecar import __version__
-from sidecar.dispatch.causes import Now
+from sidecar.dispatch.causes import Now, causes
 from sidecar.dispatch.route import Phase, Route
 from sidecar.dispatch.status import executing_records, partition_statuses, route_status
 from sidecar.kafka.fetcher import Fetcher
 from sidecar.status import (
+    CauseName,
     ExecutingRecord,
     ExposureStatus,
     PartitionStatus,
@@ -29,6 +30,17 @@ from sidecar.status import (
 )
 
 BLOCKED_SECONDS: Final = 180.0
+
+# The application or the brokers are away.
+_NOT_READY: Final = frozenset(
+    {
+        CauseName.WAITING_FOR_APP,
+        CauseName.HELD,
+        CauseName.PARKED_IN_A_ROW,
+        CauseName.LEFT_GROUP,
+        CauseName.KAFKA_TROUBLE,
+    }
+)
 
 
 class Vertical(NamedTuple):
@@ -49,11 +61,13 @@ class Overview:
         drained: asyncio.Event,
         *,
         partition_metrics: bool = True,
+        strict_readiness: bool = False,
     ) -> None:
         self._verticals = verticals
         self._loop = loop
         self._drained = drained
         self._partition_metrics = partition_metrics
+        self._strict_readiness = strict_readiness
         self._started_at = time.time()
 
     def alive(self) -> str | None:
@@ -72,7 +86,15 @@ class Overview:
         return True
 
     def ready(self) -> str | None:
-        return self.alive()
+        why_not = self.alive()
+        if why_not is not None or not self._strict_readiness:
+            return why_not
+        now = self._now()
+        for route, _, _ in self._verticals:
+            for cause in causes(route, now):
+                if cause.cause in _NOT_READY:
+                    return f"route {route.settings.name}: {cause.cause.value}: {cause.detail}"
+        return None
 
     def status(self) -> Status:
         now = self._now()

@@ -93,6 +93,7 @@ class Runtime:
             self._loop,
             self._drained,
             partition_metrics=settings.admin.partition_metrics,
+            strict_readiness=settings.admin.strict_readiness,
         )
         control = Operations(verticals, lambda: self.stop("asked to drain"))
         self._letters = LetterDesk(settings, self._tell, embedded=embedded)

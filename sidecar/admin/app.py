@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
+import sidecar.status
 from sidecar.admin import (
     dashboard,
     dead_letters,
@@ -29,6 +30,7 @@ from sidecar.admin import (
 from sidecar.admin.access import Access
 from sidecar.admin.bodies import BodyCheck
 from sidecar.admin.control import Control
+from sidecar.admin.descriptions import describe
 from sidecar.admin.events import Feed, Snapshot
 from sidecar.admin.hosts import HostCheck, OriginCheck
 from sidecar.admin.letters import Letters
@@ -102,6 +104,7 @@ class AdminApp(FastAPI):
             )
             for name, schema in {**snapshot.pop("$defs"), "Snapshot": snapshot}.items():
                 schemas.setdefault(name, schema)
+            describe(schemas, sidecar.status)
             document["components"]["securitySchemes"] = {
                 "token": {"type": "http", "scheme": "bearer"}
             }

@@ -293,6 +293,10 @@ class AdminSettings(Section):
         description="whether /metrics has series for each partition; what is summed up over them"
         " stays",
     )
+    strict_readiness: bool = Field(
+        default=False,
+        description="whether an application or brokers that are away lower /readyz",
+    )
 
     @model_validator(mode="after")
     def _token_is_one(self) -> Self:

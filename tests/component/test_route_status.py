@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
 from datetime import UTC, datetime
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +19,7 @@ from sidecar.dispatch.causes import HELD_LONG_SECONDS, Now
 from sidecar.dispatch.route import Route
 from sidecar.dispatch.status import executing_records, partition_statuses, route_status
 from sidecar.model import Answer, Failed, FailureKind, Guarantee, OnExhausted, Outcome, Start
+from sidecar.overview import Overview, Vertical
 from sidecar.settings import DeadLetterSettings, RetrySettings, RouteSettings
 from sidecar.status import AppState, Cause, CauseName, RouteState, RouteStatus
 from tests.fakes.clock import SimulatedScheduler
@@ -580,3 +585,22 @@ def test_of_many_deliveries_some_are_timed_and_stand_for_the_others() -> None:
     counted = timings.attempts[Outcome.DELIVERED].count
     assert abs(counted - delivered.delivered) < 30
     assert timings.attempts[Outcome.DELIVERED].sum == pytest.approx(0.1 * counted, rel=0.01)
+
+
+def test_readiness_is_lowered_by_the_application_only_where_that_was_chosen() -> None:
+    rig = Rig()
+    fetcher: Any = SimpleNamespace(last_step_at=time.monotonic())
+    vertical = Vertical(rig.route, fetcher, threading.main_thread())
+    loop: Any = rig.scheduler
+    lenient, strict = (
+        Overview([vertical], loop, asyncio.Event(), strict_readiness=chosen)
+        for chosen in (False, True)
+    )
+    assert (lenient.ready(), lenient.alive(), strict.alive()) == (None, None, None)
+    assert "route orders: waiting_for_app" in str(strict.ready())
+    rig.delivery.answer_probe(None)
+    rig.route.assigned([Start(rig.orders, 0)])
+    assert strict.ready() is None
+    rig.route.fetch_trouble("all brokers are down")
+    assert "kafka_trouble: all brokers are down" in str(strict.ready())
+    assert lenient.ready() is None

@@ -39,7 +39,7 @@ const STOPS = new Set([
   "no_executors",
 ]);
 // What is meant to be so: no trouble, whatever else it is.
-const INTENDED = new Set(["paused", "draining", "rate_limited", "no_executors", "no_partitions"]);
+const INTENDED = new Set(["paused", "draining", "rate_limited", "no_executors"]);
 
 const CAUSES = {
   waiting_for_app: "Waiting for the application",
