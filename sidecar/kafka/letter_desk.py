@@ -89,6 +89,7 @@ class LetterDesk:
 
     async def _read(self, name: str, look: Callable[[Letterbox], T], payload_bytes: int) -> T:
         route = self._lettered(name)
+        self._check_open()
         if self._reading is not None:
             raise Busy("somebody else is reading dead letters; one at a time")
         cut = Event()
@@ -120,6 +121,8 @@ class LetterDesk:
             return
         if failure is None:
             answer.set_result(found)
+        elif self._stopped:  # which cut it
+            answer.set_exception(Conflict("the sidecar is ending"))
         else:
             answer.set_exception(failure)
 
@@ -127,6 +130,7 @@ class LetterDesk:
 
     def redrive(self, route: str, order: RedriveOrder) -> RedriveStatus:
         settings = self._lettered(route)
+        self._check_open()
         before = self._redrives.get(route)
         if before is not None and not before.ended.is_set():
             raise Conflict(f"a redrive of route {route} is under way: wait for it, or stop it")
@@ -177,9 +181,11 @@ class LetterDesk:
             raise NotFound(f"route {name} has no dead_letter topic")
         if self._embedded:
             raise Conflict("the embedded broker knows no transactions and no administration")
+        return route
+
+    def _check_open(self) -> None:
         if self._stopped:
             raise Conflict("the sidecar is ending")
-        return route
 
 
 class CourteousBox(Letterbox):

@@ -60,6 +60,8 @@ class Box:
             raise self.failure
         while not self._let_go.is_set() and not self._cut.is_set():
             self._let_go.wait(0.01)
+        if self._cut.is_set():  # as a CourteousBox
+            raise SourceError("not read in time")
         return []
 
 
@@ -175,9 +177,10 @@ async def test_stopped_it_begins_nothing_and_cuts_who_reads() -> None:
     reading = asyncio.create_task(stage.list())
     await asyncio.sleep(0)
     await stage.desk.close()
-    assert await reading == []
-    with pytest.raises(Conflict, match="ending"):
-        await stage.list()
+    for asked in (reading, stage.list()):
+        with pytest.raises(Conflict, match="ending"):
+            await asked
+    assert stage.desk.redriven("orders") is None  # that may still be looked at
     with pytest.raises(Conflict, match="ending"):
         stage.desk.redrive("orders", RedriveOrder())
 
