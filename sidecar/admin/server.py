@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -45,10 +45,7 @@ class Address(NamedTuple):
 
 
 class AdminServer:
-    """names: host names, besides addresses and localhost, under which it is addressed.
-
-    failed is called when the server dies by itself.
-    """
+    """failed is called when the server dies by itself."""
 
     def __init__(
         self,
@@ -57,14 +54,13 @@ class AdminServer:
         control: Control,
         letters: Letters,
         *,
-        names: Collection[str] = (),
         failed: Callable[[BaseException], object] | None = None,
     ) -> None:
         self._settings = settings
         self._view = view
         self._control = control
         self._letters = letters
-        self._names = (*names, settings.host)
+        self._names = (*settings.names, settings.host)
         self._failed = failed
         self._unix: UnixListener | None = None
         self._server: EmbeddedServer | None = None

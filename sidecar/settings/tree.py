@@ -293,6 +293,11 @@ class AdminSettings(Section):
         description="whether /metrics has series for each partition; what is summed up over them"
         " stays",
     )
+    names: tuple[str, ...] = Field(
+        default=(),
+        description="host names by which it is addressed, besides IP addresses and localhost: of an"
+        " Ingress or a Service. Requests for any other are refused",
+    )
     strict_readiness: bool = Field(
         default=False,
         description="whether an application or brokers that are away lower /readyz",

@@ -186,7 +186,7 @@ async def test_bug_tells_nothing_of_the_inside(served: Served) -> None:
 )
 def test_own_names_are_answered(host: str) -> None:
     async def main() -> None:
-        async with serving(names=["sidecar.shop.svc"]) as served:
+        async with serving(settings={"names": ["sidecar.shop.svc"]}) as served:
             assert (await served.get("/livez", headers={"host": host})).status_code == 200
 
     run(main())
