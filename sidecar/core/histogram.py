@@ -68,7 +68,7 @@ def quantile(share: float, bounds: Sequence[float], counts: Sequence[int]) -> fl
     lower = 0.0
     for bound, count in zip(bounds, counts, strict=False):
         if count and below + count >= rank:
-            return lower + (bound - lower) * (rank - below) / count
+            return min(bound, lower + (bound - lower) * (rank - below) / count)
         below += count
         lower = bound
     return lower

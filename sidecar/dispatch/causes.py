@@ -86,7 +86,8 @@ def _stopped_by_app(route: Route, now: Now) -> Iterator[Cause]:
     breaker = route.breaker
     since, error = now.date(breaker.told_since), breaker.last_error or "no answer yet"
     if breaker.state is State.WAITING:
-        step = "start the app, or see that it listens at the target; nothing is fetched until then"
+        step = f"start the app, or see that it listens at {route.settings.target}; nothing is"
+        step += " fetched until then"
         yield Cause(CauseName.WAITING_FOR_APP, since, error, step)
     elif breaker.state is State.HELD or (breaker.state is State.TRIAL and route.in_flight):
         yield _held(route, now)  # reachable and with nothing to try, it is not stopped

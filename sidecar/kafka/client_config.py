@@ -44,6 +44,9 @@ _CONSUMER_FORCED: Final = {
 _PRODUCER: Final = {
     "enable.idempotence": "true",
     "acks": "all",
+    # With more than one, a first batch that is refused and sent again behind a later one is taken
+    # for a duplicate by the broker, and for written by librdkafka: it is in no log.
+    "max.in.flight.requests.per.connection": "1",
     # The caller tries again and shows it; a park must not hang for the default five minutes.
     "message.timeout.ms": "30000",
     # The same partition for a key as with the Java clients.

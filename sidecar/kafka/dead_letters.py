@@ -9,7 +9,9 @@ thread of its own, so that a confirmation arrives whatever the fetch thread wait
 
 Invariants:
 * done is called once per write, on the loop, never before park has returned.
-* done(None) is called for an error-free delivery report of that very record and for nothing else.
+* done(None) is called for an error-free delivery report of that very record that says where it
+  lies, and for nothing else. What the broker took for a duplicate has no offset, and may be in no
+  log: the first batch to a new topic, refused and sent again behind a later one, is taken for one.
 * Every write is answered: within the deadline while the writer is open, at the end of close at
   the latest. A producer that died takes its own writes with it; the next write makes a new one.
 * What is too large for the topic takes no neighbour with it: a broker refuses a batch as a whole,
@@ -45,6 +47,8 @@ _POLL_SECONDS: Final = 0.1
 _LOOK_SECONDS: Final = 1.0
 _PURGE_SECONDS: Final = 0.2
 _ENDED: Final = "not confirmed when the producer ended"
+
+TAKEN_FOR_ANOTHER: Final = "the broker took it for a duplicate and may not have it"
 
 _TOPIC_ERRORS: Final = frozenset(
     {
@@ -219,8 +223,11 @@ class _Client:
         number = next(self._numbers)
         size = record.size
 
-        def reported(error: KafkaError | None, _message: Message) -> None:
-            self._answer(number, None if error is None else self._refusal(topic, error, size))
+        def reported(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self._answer(number, self._refusal(topic, error, size))
+            else:
+                self._answer(number, None if message.offset() is not None else TAKEN_FOR_ANOTHER)
 
         self._unanswered[number] = (topic, done)
         producer = self._producer

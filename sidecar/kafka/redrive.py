@@ -38,6 +38,7 @@ from sidecar.core.retry_mark import marked
 from sidecar.errors import ConfigError, Problem, SidecarError, SourceError
 from sidecar.kafka.client_config import producer_config
 from sidecar.kafka.client_log import ClientLog
+from sidecar.kafka.dead_letters import TAKEN_FOR_ANOTHER
 from sidecar.kafka.errors import describe, is_fatal, kafka_error
 from sidecar.kafka.letterbox import SECONDS, Letterbox
 from sidecar.kafka.retry_topics import new_topic
@@ -332,6 +333,10 @@ class _Transactions:
             self._patiently(
                 lambda: self._producer.send_offsets_to_transaction([progress], group, SECONDS)
             )
+            self._producer.flush(SECONDS)
+            if self._refused:
+                self._abort()
+                raise SourceError(self._refused)
             self._patiently(lambda: self._producer.commit_transaction(SECONDS))
         except KafkaException as error:
             raise self._failure(kafka_error(error)) from error
@@ -352,11 +357,20 @@ class _Transactions:
             return
 
     def _reporter(self, write: _Write) -> Callable[[KafkaError | None, Message], None]:
-        def reported(error: KafkaError | None, _message: Message) -> None:
-            if error is not None and not self._refused and error.code() != KafkaError._PURGE_QUEUE:
+        def reported(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                if message.offset() is None:
+                    self._refused = f"{write.letter} to {write.topic}: {TAKEN_FOR_ANOTHER}"
+            elif not self._refused and error.code() != KafkaError._PURGE_QUEUE:
                 self._refused = f"{write.letter} to {write.topic}: {describe(error)}"
 
         return reported
+
+    def _abort(self) -> None:
+        try:
+            self._producer.abort_transaction(SECONDS)
+        except KafkaException as error:  # the broker aborts it when its time is over
+            log.warning("not aborted: %s", describe(kafka_error(error)))
 
     def _failure(self, error: KafkaError) -> SidecarError:
         if error.code() in _OVERTAKEN:
@@ -365,10 +379,7 @@ class _Transactions:
                 " goes on with what is left; this one ends"
             )
         if error.txn_requires_abort() and not is_fatal(error):
-            try:
-                self._producer.abort_transaction(SECONDS)
-            except KafkaException as worse:  # the broker aborts it when its time is over
-                log.warning("not aborted: %s", describe(kafka_error(worse)))
+            self._abort()
         if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             return SourceError(f"allow the user Write and Describe on transactional id {self._id}")
         return SourceError(self._refused or f"the transaction was not finished: {describe(error)}")

@@ -20,7 +20,7 @@ from tests.rig.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
-POLL_INTERVAL = 4.0
+POLL_INTERVAL = 6.0
 SHORT = {
     "max_poll_interval_ms": int(POLL_INTERVAL * 1000),
     "session_timeout_ms": int(POLL_INTERVAL * 1000),

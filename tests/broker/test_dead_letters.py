@@ -13,15 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 import yaml
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from sidecar.cli import main
 from sidecar.core.letters import REDRIVEN, Selection
 from sidecar.core.retry_mark import RETRY_MARK, RetryMark, read_mark
+from sidecar.kafka import redrive
 from sidecar.kafka.dead_letters import told_headers
 from sidecar.kafka.letterbox import Letterbox
 from sidecar.kafka.redrive import Redrive, Redriven
@@ -250,6 +252,28 @@ def test_a_kill_around_a_commit_neither_loses_nor_repeats(
     post.until_redriven(range(least))
     assert main(post.command("redrive")) == 0
     post.until_redriven(range(200))
+
+
+def test_what_the_broker_takes_for_a_duplicate_is_not_redriven(
+    post: Post, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The client reports it as written, without an offset; the broker need not have it."""
+
+    class Forgetful(Producer):
+        def produce(self, *record: Any, on_delivery: Callable[..., None], **more: Any) -> None:
+            def reported(error: KafkaError | None, message: Message) -> None:
+                without: Any = SimpleNamespace(offset=lambda: None)
+                on_delivery(error, without if message.value() == record[1] else message)
+
+            super().produce(*record, on_delivery=reported, **more)
+
+    post.park(range(20))
+    with monkeypatch.context() as patch:
+        patch.setattr(redrive, "Producer", Forgetful)
+        assert main(post.command("redrive")) == 1
+    assert "may not have it" in capsys.readouterr().err
+    assert main(post.command("redrive")) == 0
+    post.until_redriven(list(range(20)))
 
 
 def test_a_second_redrive_takes_over_from_the_first(post: Post) -> None:

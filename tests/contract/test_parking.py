@@ -515,6 +515,19 @@ def test_refusal_of_the_broker_is_told(
     assert [each.value for each in embedded.read()] == [b"taken"]
 
 
+def test_what_the_broker_takes_for_a_duplicate_is_not_confirmed(
+    embedded: ClientPlace, faulty_broker: FaultyBroker, open_desk: OpenDesk
+) -> None:
+    """The client reports it as written, without an offset; the broker need not have it."""
+    desk = open_desk(embedded)
+    faulty_broker.fail_next(PRODUCE, KafkaError.DUPLICATE_SEQUENCE_NUMBER)
+    (answer,) = desk.park(record(b"again"))
+    assert answer is not None
+    assert "may not have it" in answer
+    assert desk.park(record(b"again")) == [None]
+    assert [each.value for each in embedded.read()] == [b"again"]
+
+
 def test_dead_producer_is_made_anew(
     embedded: ClientPlace, faulty_broker: FaultyBroker, open_desk: OpenDesk
 ) -> None:

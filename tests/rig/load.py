@@ -34,6 +34,7 @@ def main() -> None:
         {
             "bootstrap.servers": args.bootstrap_servers,
             "enable.idempotence": True,
+            "max.in.flight": 1,  # see KafkaOperations.producer
             "linger.ms": 1,
             "log_level": 0,
         }

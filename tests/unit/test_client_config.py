@@ -106,6 +106,7 @@ def test_the_producer_confirms_and_inherits_only_what_any_client_needs() -> None
     tree = settings(sasl__password="hush", session__timeout__ms=6000, fetch__min__bytes=5)
     config = producer(tree)
     assert config["enable.idempotence"] == "true"
+    assert config["max.in.flight.requests.per.connection"] == "1"
     assert config["acks"] == "all"
     assert config["sasl.password"] == "hush"
     assert not {"group.id", "session.timeout.ms", "fetch.min.bytes"} & config.keys()

@@ -47,6 +47,11 @@ def test_a_quantile_lies_in_the_bucket_of_the_value_it_stands_for(
     assert (0.0, *BOUNDS)[bucket] <= found <= BOUNDS[bucket]
 
 
+def test_a_quantile_is_not_rounded_out_of_its_bucket() -> None:
+    """By 2e-18: within a bucket it is a sum of floats."""
+    assert quantile(1.0, BOUNDS, [0, 3, 0, 0, 0]) == 0.01
+
+
 def test_nothing_has_no_quantile_and_what_is_beyond_all_bounds_the_last() -> None:
     assert quantile(0.5, BOUNDS, [0, 0, 0, 0, 0]) is None
     assert quantile(0.5, BOUNDS, [0, 0, 0, 0, 9]) == 1.0
