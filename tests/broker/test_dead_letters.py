@@ -260,12 +260,15 @@ def test_what_the_broker_takes_for_a_duplicate_is_not_redriven(
     """The client reports it as written, without an offset; the broker need not have it."""
 
     class Forgetful(Producer):
-        def produce(self, *record: Any, on_delivery: Callable[..., None], **more: Any) -> None:
+        def produce(self, *record: Any, **more: Any) -> None:
+            on_delivery = more.pop("on_delivery")
+
             def reported(error: KafkaError | None, message: Message) -> None:
                 without: Any = SimpleNamespace(offset=lambda: None)
                 on_delivery(error, without if message.value() == record[1] else message)
 
-            super().produce(*record, on_delivery=reported, **more)
+            more["on_delivery"] = reported
+            super().produce(*record, **more)
 
     post.park(range(20))
     with monkeypatch.context() as patch:
