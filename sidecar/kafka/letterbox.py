@@ -108,9 +108,10 @@ class Letterbox:
         self.close()
 
     def close(self) -> None:
-        self.consumer.close()
-        if self._observer is not None:
-            self._observer.close()
+        with self.admin:  # left alone, its threads last as long as the traceback of a failure
+            self.consumer.close()
+            if self._observer is not None:
+                self._observer.close()
 
     def _client(self, isolation: str) -> Consumer:
         return Consumer(

@@ -185,6 +185,15 @@ async def test_stopped_it_begins_nothing_and_cuts_who_reads() -> None:
         stage.desk.redrive("orders", RedriveOrder())
 
 
+def test_a_box_that_is_closed_leaves_no_client_behind() -> None:
+    """A failure that is told keeps the box for as long as its traceback lasts."""
+    found = settings()
+    with CourteousBox(found, found.routes[0], Event()) as box:
+        pass
+    with pytest.raises(RuntimeError, match="closed"):
+        box.admin.list_topics(timeout=0.1)
+
+
 # --- reading --------------------------------------------------------------------------------------
 
 NO_PROGRESS: Any = None
