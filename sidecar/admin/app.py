@@ -35,6 +35,7 @@ from sidecar.admin.events import Feed, Snapshot
 from sidecar.admin.hosts import HostCheck, OriginCheck
 from sidecar.admin.letters import Letters
 from sidecar.admin.problems import MEDIA_TYPE, Problem, handle_problems
+from sidecar.admin.turns import Turns
 from sidecar.admin.view import View
 
 _PROBLEM = {
@@ -92,6 +93,7 @@ class AdminApp(FastAPI):
         self.add_middleware(BodyCheck)
         self.add_middleware(OriginCheck)
         self.add_middleware(HostCheck, names=tuple(names))
+        self.add_middleware(Turns)
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
