@@ -149,6 +149,9 @@ class RecordSource(Protocol):
     ) -> None:
         """Commit without waiting; done is called from poll with None or the error."""
 
+    def commit_pending(self) -> bool:
+        """Whether a commit that nobody has answered yet may still reach the broker."""
+
     def close(self) -> None:
         """Leave the group; on_revoke may be called from inside."""
 

@@ -69,6 +69,11 @@ class CommitRequests:
     def commit_later(self, consumer: Consumer, positions: Positions, done: Done) -> None:
         self._send(consumer, with_offsets(positions), done)
 
+    @property
+    def pending(self) -> bool:
+        """Whether the client has yet to tell what became of one; it sends again by itself."""
+        return bool(self._unanswered)
+
     def answered(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         """The client's on_commit."""
         # Answers may overtake each other (librdkafka puts a commit off while it looks for the

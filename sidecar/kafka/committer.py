@@ -6,7 +6,9 @@ through the sink.
 Invariants:
 * Nothing is committed for an assignment that has ended; a revocation commits what ends with it.
 * What a commit came to is told once, and as applied only where the broker said so: one that was
-  not answered is read back first, and until then nothing is told.
+  not answered is read back first, and until then nothing is told. It is read back once the client
+  will not send it any more: it keeps a commit through an outage, and what was read before that
+  would be true no longer.
 """
 
 from __future__ import annotations
@@ -83,7 +85,9 @@ class Committer:
 
     def read_back(self, now: float) -> None:
         """Find out what became of a commit that was not answered; until then nothing starts."""
-        if self._unknown is None or now - self._unknown_tried_at < READ_BACK_SECONDS:
+        if self._unknown is None or self._source.commit_pending():
+            return
+        if now - self._unknown_tried_at < READ_BACK_SECONDS:
             return
         self._unknown_tried_at = now
         current = self._current(self._unknown)

@@ -323,6 +323,9 @@ class KafkaSource:
     def commit_later(self, positions: Mapping[Partition, tuple[int, str]], done: Done) -> None:
         self._commits.commit_later(self._consumer, positions, done)
 
+    def commit_pending(self) -> bool:
+        return self._commits.pending
+
     # --- callbacks ----------------------------------------------------------------------------
 
     def _on_assign(self, _: Consumer, offsets: list[TopicPartition]) -> None:

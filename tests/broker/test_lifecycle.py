@@ -361,7 +361,7 @@ def test_a_stop_without_a_broker_ends_in_time_and_says_what_is_left(
 def test_it_goes_on_by_itself_after_an_outage_of_the_broker(
     breakable_kafka: KafkaCluster, topic: TopicFactory, group: str, scene: Scene, fault: str
 ) -> None:
-    """Ten seconds; at_least_once loses nothing, at_most_once repeats nothing either."""
+    """Twice the session; at_least_once loses nothing, at_most_once repeats nothing either."""
     kept, spent = topic(2, on=breakable_kafka), topic(2, on=breakable_kafka)
     delivered: Counter[tuple[str, bytes]] = Counter()
 
@@ -382,7 +382,7 @@ def test_it_goes_on_by_itself_after_an_outage_of_the_broker(
         app.until(lambda seen: len(seen) > 100)
         node = breakable_kafka.node(1)
         getattr(node, fault)()
-        for_a_while(10)
+        for_a_while(6)
         breakable_kafka.heal()
         for name in (kept, spent):
             breakable_kafka.produce(name, [b"after"])

@@ -60,6 +60,24 @@ def test_a_commit_without_an_answer_is_read_back(fate: CommitFate) -> None:
     assert world.committed_offsets() == sorted(set(world.committed_offsets()))
 
 
+def test_a_commit_that_the_client_keeps_through_an_outage_is_read_back_behind_it() -> None:
+    """It is applied once the broker is back. Read before that, it seemed not to be: what it covered
+    was given back, and the next owner began behind it."""
+    world = World(guarantee=AMO, executors=1, behave=lambda request: answer(seconds=0.5))
+    (first,) = world.members
+    world.produce(10)
+    world.run_until(lambda: first.route.executing == 1)
+    world.broker.down = True
+    world.run_until(first.source.commit_pending)
+    first.route.pause()
+    world.run(6.0)
+    world.broker.down = False
+    world.run(2.0)
+    first.drain()
+    world.join()
+    world.run_until(lambda: len(world.judge.delivered) == 10)
+
+
 def test_a_refused_commit_starts_nothing_and_is_tried_again() -> None:
     world = steady_world(CommitFate.REFUSED)
     member = world.members[0]
