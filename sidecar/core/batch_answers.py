@@ -69,7 +69,7 @@ def _refuse_misspelt(said: Mapping[str, Any]) -> None:
         plain = name.lower().replace("_", "").replace("-", "")
         if near := get_close_matches(plain, _BY_PLAIN_NAME, n=1, cutoff=0.7):
             meant = _BY_PLAIN_NAME[near[0]]
-            raise BatchAnswerError(f"{_told(name)} is nothing, did it mean {meant}?")
+            raise BatchAnswerError(f"{name[:40]} is nothing, did it mean {meant}?")
 
 
 def _list(said: Mapping[str, Any], name: str) -> Sequence[Any]:
@@ -127,8 +127,12 @@ def _identified(items: Sequence[Any], records: Sequence[Record]) -> Iterator[int
 
 
 def _told(value: object) -> str:
-    try:
-        text = json.dumps(value)
-    except RecursionError:  # written from deeper than it was read
-        text = "something nested too deep"
-    return text if len(text) <= 80 else text[:77] + "..."
+    """For logs, so without what it holds: an application may answer with what it was sent."""
+    match value:
+        case str():
+            return f"a text of {len(value)} characters"
+        case list():
+            return f"a list of {len(value)}"
+        case dict():
+            return f"an object of {len(value)} fields"
+    return json.dumps(value)[:20]

@@ -8,8 +8,8 @@ Owner: whoever opened it, from one thread at a time.
 Invariants:
 * Only committed records are seen (read_committed), up to the end as it was when reading began.
 * A letter belongs to the route if the route's group wrote it and, where several routes share the
-  topic, if this route reads its original topic. Those of others are never shown or sent; those
-  that no sidecar wrote are shown to all, and never sent.
+  topic, if this route reads its original topic. Those of others are never listed, counted or
+  sent, and are shown to who asks for their offset; those that no sidecar wrote are never sent.
 """
 
 from __future__ import annotations
