@@ -8,6 +8,8 @@ drain cost next to nothing and never wait, nor does what comes through the Unix 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -25,13 +27,20 @@ _FREE: Final = frozenset({"/livez", "/readyz", "/startupz", "/v1/drained"})
 class Turns:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
         self._app = app
+        self._clock = clock
+        self._sleep = sleep
         self._next = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not is_by_socket(scope) and scope["path"] not in _FREE:
-            now = asyncio.get_running_loop().time()
+            now = self._clock()
             turn = max(self._next, now - BURST * EVERY_SECONDS)
             if turn - now > LONGEST_SECONDS:
                 response = problem_response(429, "too many requests: ask less often")
@@ -40,5 +49,5 @@ class Turns:
                 return
             self._next = turn + EVERY_SECONDS
             if turn > now:
-                await asyncio.sleep(turn - now)
+                await self._sleep(turn - now)
         await self._app(scope, receive, send)

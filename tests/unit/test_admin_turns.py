@@ -10,22 +10,13 @@ from sidecar.admin.app import AdminApp
 from sidecar.admin.turns import BURST, EVERY_SECONDS, LONGEST_SECONDS, Turns
 
 
-class Loop:
-    now = 1000.0
-
-    def time(self) -> float:
-        return self.now
-
-
 class Stage:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.loop = Loop()
+    def __init__(self) -> None:
+        self.now = 1000.0
         self.slept: list[float] = []
         self.statuses: list[int] = []
         self.passed = 0
-        monkeypatch.setattr("sidecar.admin.turns.asyncio.get_running_loop", lambda: self.loop)
-        monkeypatch.setattr("sidecar.admin.turns.asyncio.sleep", self._sleep)
-        self.turns = Turns(self._app)
+        self.turns = Turns(self._app, lambda: self.now, self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         self.slept.append(round(seconds, 6))
@@ -49,15 +40,15 @@ class Stage:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    return Stage(monkeypatch)
+def stage() -> Stage:
+    return Stage()
 
 
 def test_a_burst_is_served_at_once_and_what_comes_behind_it_in_turn(stage: Stage) -> None:
     stage.ask(BURST + 3)
     assert stage.passed == BURST + 3
     assert stage.slept == [EVERY_SECONDS, 2 * EVERY_SECONDS]
-    stage.loop.now += 60.0
+    stage.now += 60.0
     stage.ask(BURST)
     assert len(stage.slept) == 2
 
@@ -67,7 +58,7 @@ def test_a_long_queue_is_told_to_come_again_and_takes_no_turn(stage: Stage) -> N
     before = stage.passed
     stage.ask(1000)
     assert stage.statuses == [429] * 1000
-    stage.loop.now += EVERY_SECONDS
+    stage.now += EVERY_SECONDS
     stage.ask(1)
     assert stage.passed == before + 1
 
