@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Final, NamedTuple
 
-from confluent_kafka import IsolationLevel
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
+from sidecar.kafka.errors import kafka_error
 from sidecar.kafka.offsets import partition_of, plain
 from sidecar.kafka.topics import connection_settings
 from sidecar.model import Partition
@@ -67,7 +68,13 @@ class EndOffsets:
         if not self._asked or not all(answer.done() for answer in self._asked.values()):
             return
         for partition, answer in self._asked.items():
-            if answer.exception() is None:
+            error = answer.exception()
+            if error is None:
                 self._told[partition] = _Told(answer.result().offset, self._fetched.get(partition))
+            elif isinstance(error, KafkaException) and (
+                kafka_error(error).code() == KafkaError.FENCED_LEADER_EPOCH
+            ):
+                # librdkafka keeps the epoch that was refused, for up to metadata.max.age.ms.
+                self._client = None
         self._told = {each: told for each, told in self._told.items() if each in self._asked}
         self._asked = {}

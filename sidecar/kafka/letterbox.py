@@ -15,11 +15,11 @@ Invariants:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Event
 from time import monotonic, sleep
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -45,11 +45,16 @@ _TAKEN: Final = 500
 _FIRST_WINDOW: Final = 200
 _WINDOW_GROWTH: Final = 4
 
+_T = TypeVar("_T")
+
 _MOVING: Final = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
     }
 )
 
@@ -216,29 +221,32 @@ class Letterbox:
         return progress
 
     def _committed(self, client: Consumer, partition: int) -> TopicPartition:
-        """Asks again while the group's coordinator moves or is being made, as on a new broker."""
-        deadline = monotonic() + SECONDS
-        while True:
-            try:
-                (found,) = client.committed([TopicPartition(self.topic, partition)], SECONDS)
-            except KafkaException as error:
-                if kafka_error(error).code() in _MOVING and monotonic() < deadline:
-                    sleep(_AGAIN_SECONDS)
-                    continue
-                raise self.failure(error, f"group {self.progress_group}") from error
-            if found.error is not None:
-                raise source_error(found.error)
-            return found
+        where = TopicPartition(self.topic, partition)
+        (found,) = self._answer(
+            lambda: client.committed([where], SECONDS), f"group {self.progress_group}"
+        )
+        if found.error is not None:
+            raise source_error(found.error)
+        return found
 
     def bounds(self, partition: int) -> tuple[int, int]:
         """The first offset of a partition, and the one behind its last committed record."""
-        try:
-            low, end = self.consumer.get_watermark_offsets(
-                TopicPartition(self.topic, partition), SECONDS
-            )
-        except KafkaException as error:
-            raise self.failure(error, f"dead-letter topic {self.topic}") from error
-        return low, end
+        where = TopicPartition(self.topic, partition)
+        return self._answer(
+            lambda: self.consumer.get_watermark_offsets(where, SECONDS),
+            f"dead-letter topic {self.topic}",
+        )
+
+    def _answer(self, ask: Callable[[], _T], what: str) -> _T:
+        """Asks again while a leader or the group's coordinator moves, as on a new broker."""
+        deadline = monotonic() + SECONDS
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                if kafka_error(error).code() not in _MOVING or monotonic() >= deadline:
+                    raise self.failure(error, what) from error
+                sleep(_AGAIN_SECONDS)
 
     def read(
         self,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import KafkaError
 
 from sidecar.core.letters import Told
 from sidecar.core.retry_mark import RETRY_MARK, RetryMark, marked, read_mark
@@ -150,38 +150,15 @@ class ClientPlace:
 
     def lanes(self, topic: str = "") -> dict[int, list[Parked]]:
         """What lies in each partition."""
-        topic = topic or self.topic
-        consumer = Consumer(
-            {
-                **self._client,
-                "group.id": uuid.uuid4().hex,
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 10,
-            }
-        )
-        numbers = consumer.list_topics(topic, 10).topics[topic].partitions
-        lanes: dict[int, list[Parked]] = {number: [] for number in numbers}
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in numbers])
-        left = {}  # the ends that the broker names: the client may tell of an earlier one
-        for number in numbers:
-            bounds = consumer.get_watermark_offsets(TopicPartition(topic, number), 10)
-            assert bounds is not None
-            left[number] = bounds[1]
+        lanes: dict[int, list[Parked]] = {}
+        operations = KafkaOperations(self.address)
         try:
-            while left:
-                message = consumer.poll(DEADLINE_SECONDS)
-                assert message is not None, "not read to the end"
-                partition, error = message.partition(), message.error()
-                assert partition is not None
-                if error is not None:
-                    assert error.code() == KafkaError._PARTITION_EOF, error
-                    if (message.offset() or 0) >= left.get(partition, 0):
-                        left.pop(partition, None)
-                else:
-                    headers: Any = message.headers() or []
-                    lanes[partition].append(Parked(message.key(), message.value(), headers))
+            for message in operations.read(topic or self.topic):
+                headers: Any = message.headers() or []
+                lane = lanes.setdefault(message.partition() or 0, [])
+                lane.append(Parked(message.key(), message.value(), headers))
         finally:
-            consumer.close()
+            operations.close_clients()
         return lanes
 
     def set_down(self, down: bool) -> None:

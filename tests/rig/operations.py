@@ -6,9 +6,9 @@ Every call waits for the broker's answer, at most `_TIMEOUT` seconds.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -29,8 +29,18 @@ _ISOLATION = {
     "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
 }
 
-# A leader that was just elected, or is not known yet where it was asked.
-_MOVING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+T = TypeVar("T")
+
+# A leader or coordinator that was just elected, or is not known yet where it was asked.
+_MOVING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -207,29 +217,42 @@ class KafkaOperations:
     ) -> dict[int, int]:
         wanted = {TopicPartition(topic, number): spec for number in self._leaders(topic)}
 
-        def found() -> list[dict[int, int]]:
+        def ask() -> dict[int, int]:
             answers = self.admin.list_offsets(
                 wanted, isolation_level=isolation, request_timeout=_TIMEOUT
             )
-            try:
-                offsets = {each.partition: _result(it).offset for each, it in answers.items()}
-            except KafkaException as error:
-                if error.args[0].retriable() or error.args[0].code() in _MOVING:
-                    return []
-                raise
-            return [offsets]
+            return {each.partition: _result(it).offset for each, it in answers.items()}
 
-        return eventually(found, f"the offsets of {topic}")[0] if wanted else {}
+        return self._answered(ask, f"the offsets of {topic}") if wanted else {}
 
     def commits(self, group: str, topic: str) -> dict[int, Commit]:
         """What the group has committed; partitions without a commit are absent."""
         wanted = [TopicPartition(topic, number) for number in self._leaders(topic)]
+        found = self._answered(
+            lambda: self._observer(group).committed(wanted, _TIMEOUT), f"the commits of {group}"
+        )
         return {
             # The binding hands the metadata's terminating NUL through.
             each.partition: Commit(each.offset, (each.metadata or "").rstrip("\0"))
-            for each in self._observer(group).committed(wanted, _TIMEOUT)
+            for each in found
             if each.offset >= 0
         }
+
+    def _answered(self, ask: Callable[[], T], what: str) -> T:
+        """What the brokers answer, who are asked again while a leader or a coordinator moves."""
+
+        def answer() -> list[T]:
+            try:
+                return [ask()]
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.FENCED_LEADER_EPOCH:  # the client would ask the same again
+                    self._admin = None
+                elif code not in _MOVING and not error.args[0].retriable():
+                    raise
+                return []
+
+        return eventually(answer, what)[0]
 
     def _observer(self, group: str) -> Consumer:
         """A client that asks about a group and never joins it.
