@@ -166,6 +166,17 @@ class KafkaOperations:
         assert leaders
         return leaders[partition]
 
+    def _numbers(self, topic: str) -> list[int]:
+        """Its partitions, whether they have a leader or not; none if there is no such topic."""
+
+        def ask() -> list[int]:
+            told = self.admin.list_topics(topic, timeout=_TIMEOUT).topics[topic]
+            if told.error is not None and told.error.code() in _MOVING:
+                raise KafkaException(told.error)
+            return list(told.partitions)
+
+        return self._answered(ask, f"the partitions of {topic}")
+
     def _leaders(self, topic: str) -> dict[int, int]:
         try:
             metadata = self.admin.list_topics(topic, timeout=_TIMEOUT).topics[topic]
@@ -215,7 +226,7 @@ class KafkaOperations:
         spec: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[int, int]:
-        wanted = {TopicPartition(topic, number): spec for number in self._leaders(topic)}
+        wanted = {TopicPartition(topic, number): spec for number in self._numbers(topic)}
 
         def ask() -> dict[int, int]:
             answers = self.admin.list_offsets(
@@ -227,7 +238,7 @@ class KafkaOperations:
 
     def commits(self, group: str, topic: str) -> dict[int, Commit]:
         """What the group has committed; partitions without a commit are absent."""
-        wanted = [TopicPartition(topic, number) for number in self._leaders(topic)]
+        wanted = [TopicPartition(topic, number) for number in self._numbers(topic)]
         found = self._answered(
             lambda: self._observer(group).committed(wanted, _TIMEOUT), f"the commits of {group}"
         )
