@@ -19,15 +19,17 @@ from sidecar.model import Assignment
 
 
 class Buffer:
-    __slots__ = ("_count", "_lanes", "_turns")
+    """count: how many records it holds; to be read."""
+
+    __slots__ = ("_lanes", "_turns", "count")
 
     def __init__(self) -> None:
         self._lanes: dict[Assignment, deque[InFlight]] = {}
         self._turns: deque[deque[InFlight]] = deque()
-        self._count = 0
+        self.count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def waiting(self, assignment: Assignment) -> int:
         """How many records of one assignment are buffered."""
@@ -40,18 +42,20 @@ class Buffer:
         return min((lane[0].received_at for lane in self._turns), default=None)
 
     def add(self, entry: InFlight) -> None:
-        lane = self._lanes.get(entry.record.assignment)
-        if lane is None:
-            lane = self._open(entry.record.assignment)
-        lane.append(entry)
-        self._count += 1
+        self.extend(entry.record.assignment, (entry,))
+
+    def extend(self, assignment: Assignment, entries: Sequence[InFlight]) -> None:
+        """Add records of one assignment."""
+        if entries:
+            (self._lanes.get(assignment) or self._open(assignment)).extend(entries)
+            self.count += len(entries)
 
     def put_back(self, entries: Sequence[InFlight]) -> None:
         """Return records that were taken and not started, oldest first, to the front."""
         for entry in reversed(entries):
             assignment = entry.record.assignment
             (self._lanes.get(assignment) or self._open(assignment)).appendleft(entry)
-        self._count += len(entries)
+        self.count += len(entries)
 
     def take(self) -> InFlight | None:
         """The record that may start next: the oldest of the partition whose turn it is."""
@@ -60,13 +64,33 @@ class Buffer:
             return None
         lane = turns[0]
         entry = lane.popleft()
-        self._count -= 1
+        self.count -= 1
         if not lane:
             turns.popleft()
             del self._lanes[entry.record.assignment]
         elif len(turns) > 1:
             turns.rotate(-1)
         return entry
+
+    def take_evenly(self, most: int) -> dict[Assignment, list[InFlight]]:
+        """Up to so many records, each partition's share by assignment, oldest first."""
+        taken: dict[Assignment, list[InFlight]] = {}
+        turns = self._turns
+        while most > 0 and turns:
+            share = max(1, most // len(turns))
+            for _ in range(min(len(turns), most)):
+                lane = turns[0]
+                count = min(share, len(lane))
+                assignment = lane[0].record.assignment
+                taken.setdefault(assignment, []).extend([lane.popleft() for _ in range(count)])
+                most -= count
+                self.count -= count
+                if lane:
+                    turns.rotate(-1)
+                else:
+                    turns.popleft()
+                    del self._lanes[assignment]
+        return taken
 
     def peek(self) -> InFlight | None:
         """The record that take would give."""
@@ -89,7 +113,7 @@ class Buffer:
         assignment = entry.record.assignment
         lane = self._lanes[assignment]
         lane.remove(entry)
-        self._count -= 1
+        self.count -= 1
         if not lane:
             del self._lanes[assignment]
             self._turns = deque(other for other in self._turns if other is not lane)
@@ -101,14 +125,14 @@ class Buffer:
             return []
         # By identity: two lanes are never compared by what they hold.
         self._turns = deque(other for other in self._turns if other is not lane)
-        self._count -= len(lane)
+        self.count -= len(lane)
         return list(lane)
 
     def discard_all(self) -> list[InFlight]:
         entries = [entry for lane in self._lanes.values() for entry in lane]
         self._lanes.clear()
         self._turns.clear()
-        self._count = 0
+        self.count = 0
         return entries
 
     def _open(self, assignment: Assignment) -> deque[InFlight]:

@@ -13,6 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from sidecar.core import done_map
@@ -34,7 +35,7 @@ class InFlight:
         "batch_limit",
         "deliveries_seen",
         "first_try_at",
-        "in_ledger",
+        "ledger",
         "next",
         "previous",
         "received_at",
@@ -51,7 +52,7 @@ class InFlight:
         self.batch_limit = ANY_BATCH
         self.first_try_at = 0.0  # scheduler time of the first try
         self.deliveries_seen = -1  # the route's deliveries when this record was last tried
-        self.in_ledger = False
+        self.ledger: Ledger | None = None  # while it is outstanding there
         self.previous: InFlight | None = None
         self.next: InFlight | None = None
         self.settled_after = 0  # settled here, between this one and the next outstanding
@@ -115,39 +116,57 @@ class Ledger:
         """The outstanding record that holds the watermark."""
         return self._head
 
-    def receive(self, record: Record, now: float) -> InFlight | None:
-        """Track a record; None if it is not to be delivered (done by an earlier owner)."""
-        offset = record.offset
-        if offset < self.position:
-            return None
-        self.position = offset + 1
-        inherited = self._inherited
-        if inherited is not None:
-            if inherited.is_done(offset):
-                self._highest_settled = offset
-                return None
-            if offset > inherited.highest:
-                self._inherited = None
-        entry = InFlight(record, now)
-        entry.in_ledger = True
+    def receive(
+        self, records: Iterable[Record], now: float, unwanted: list[Record]
+    ) -> list[InFlight]:
+        """Track records, in the order of their offsets.
+
+        unwanted gets those that are not to be delivered: an earlier owner has done them.
+        """
+        entries: list[InFlight] = []
         tail = self._tail
-        if tail is None:
-            self._head = entry
-        else:
-            tail.next = entry
-            entry.previous = tail
-        self._tail = entry
-        self.outstanding += 1
-        return entry
+        for record in records:  # plain and flat: this runs for every record
+            offset = record.offset
+            if offset < self.position:
+                unwanted.append(record)
+                continue
+            self.position = offset + 1
+            if self._inherited is not None and self._was_done(offset):
+                unwanted.append(record)
+                continue
+            entry = InFlight(record, now)
+            entry.ledger = self
+            if tail is None:
+                self._head = entry
+            else:
+                tail.next = entry
+                entry.previous = tail
+            tail = entry
+            entries.append(entry)
+        self._tail = tail
+        self.outstanding += len(entries)
+        return entries
+
+    def _was_done(self, offset: int) -> bool:
+        """Whether an earlier owner has done it, of whom nothing is kept that is not needed."""
+        inherited = self._inherited
+        if inherited is None:
+            return False
+        if inherited.is_done(offset):
+            self._highest_settled = offset
+            return True
+        if offset > inherited.highest:
+            self._inherited = None
+        return False
 
     def advance(self, position: int) -> None:
         """The consumer stands here: what lies before was received or does not exist."""
         self.position = max(self.position, position)
 
     def settle(self, entry: InFlight) -> None:
-        if not entry.in_ledger:
+        if entry.ledger is not self:
             raise RuntimeError(f"settled twice: {entry.record}")
-        entry.in_ledger = False
+        entry.ledger = None
         previous, following = entry.previous, entry.next
         if previous is None:
             self._head = following

@@ -17,12 +17,16 @@ _MOST: Final = 10  # commits in a window
 
 
 class RunAhead:
-    """ahead: committed records that are kept in front of the executors."""
+    """ahead: committed records that are kept in front of the executors; read only.
 
-    __slots__ = ("_before", "_began", "_commits", "ahead")
+    low: the next run is due when no more of them are left; read only.
+    """
+
+    __slots__ = ("_before", "_began", "_commits", "ahead", "low")
 
     def __init__(self) -> None:
         self.ahead = 0
+        self.low = 0
         self._began = 0.0
         self._commits = 0  # of this window, and of the one before
         self._before = 0
@@ -36,7 +40,8 @@ class RunAhead:
             return 0
         most = max(1, threshold // 2)  # the other half is for what waits to be committed
         self.ahead = min(max(self.ahead, slots), most)
-        return self.ahead - ready if ready <= self.ahead // 2 else 0
+        self.low = self.ahead // 2
+        return self.ahead - ready if ready <= self.low else 0
 
     def committed(self, left: int, waiting: int, now: float) -> None:
         """A run was committed; of those before it so many are left, and so many more wait."""

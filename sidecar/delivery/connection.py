@@ -17,6 +17,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from math import inf
 from typing import Final, NamedTuple, cast
 
 from httptools import HttpParserError, HttpResponseParser
@@ -32,6 +33,7 @@ _REMEMBERED_BYTES: Final = 1_024
 _PROCESSING: Final = 102
 _JOINED_BYTES: Final = 65_536  # up to here copying a body behind its head beats a second write
 _CHUNK_BYTES: Final = 262_144  # what the transport is given at a time
+JUST_NOW: Final = inf
 
 Done = Callable[[Result], None]
 
@@ -83,7 +85,10 @@ class LastAnswer:
 
 
 class Connection(asyncio.Protocol):
-    """fresh_since is when it was last ready for a request, or None if it is not."""
+    """fresh_since is when it was last ready for a request, or None if it is not.
+
+    It is JUST_NOW while an answer is told: what is sent then needs no look at the clock.
+    """
 
     __slots__ = (
         "_allowance",
@@ -308,12 +313,16 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is not None and not transport.is_closing():
             if self._unwritten is None and not transport.get_write_buffer_size():
-                self.fresh_since = self._time()
+                self.fresh_since = JUST_NOW
             else:  # it came early: what is left of the request must not be taken for the next
                 self._drop()
         done, self._done = self._done, None
-        if done is not None:
-            done(answer)
+        try:
+            if done is not None:
+                done(answer)
+        finally:
+            if self.fresh_since is JUST_NOW:  # mostly the next request is on its way already
+                self.fresh_since = self._time()
 
     def _finish(self, result: Result) -> None:
         done, self._done = self._done, None

@@ -90,6 +90,7 @@ class RequestEncoder:
         "_host_line",
         "_max_header_bytes",
         "_names",
+        "_only_types",
         "_path_template",
         "_shape",
         "_sign",
@@ -119,6 +120,8 @@ class RequestEncoder:
         self._type_line = header_line("Content-Type", default_content_type)
         self._max_header_bytes = max_header_bytes
         self._headers_always = headers_always
+        # What a record without headers is sent with is a type and no more.
+        self._only_types = shape is None and sign is None and not headers_always
         self._starts: dict[Assignment, tuple[bytes, bytes]] = {}
         self._names: dict[str, _Name] = {}
 
@@ -146,19 +149,10 @@ class RequestEncoder:
         key = record.key
         value = record.value
         keyed, keyless = self._starts.get(assignment) or self._start(assignment)
-        if self._shape is None:
-            body = b"" if value is None else value
-            headers = record.headers
-            type_line = None
-            rest = b""
+        if self._only_types and not record.headers:
+            body, own, rest = value or b"", self._type_line, b""
         else:
-            body, headers, type_line, rest = self._shape(record, attempt)
-        if headers or self._headers_always:
-            own = self._record_headers(headers or [], record.headers or [], type_line)
-        else:
-            own = self._type_line if type_line is None else type_line
-        if self._sign is not None:
-            rest += self._sign(identity_of(record), body)
+            body, own, rest = self._shaped(record, attempt)
         if value is None:
             rest += b"Kafka-Tombstone: true\r\n"
         size = len(body)
@@ -176,6 +170,20 @@ class RequestEncoder:
                 f" max_header_bytes is {self._max_header_bytes}"
             )
         return head, body
+
+    def _shaped(self, record: Record, attempt: int) -> tuple[bytes, bytes, bytes]:
+        """The body, the lines of its type and of the record's headers, and further lines."""
+        if self._shape is None:
+            body, headers, type_line, rest = record.value or b"", record.headers, None, b""
+        else:
+            body, headers, type_line, rest = self._shape(record, attempt)
+        if headers or self._headers_always:
+            own = self._record_headers(headers or [], record.headers or [], type_line)
+        else:
+            own = self._type_line if type_line is None else type_line
+        if self._sign is not None:
+            rest += self._sign(identity_of(record), body)
+        return body, own, rest
 
     def _encode_traced(self, record: TracedRecord, attempt: int) -> tuple[bytes, bytes]:
         head, body = self.encode(record.original, attempt + record.attempts)

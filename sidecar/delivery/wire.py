@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 from sidecar.core.target import Target
-from sidecar.delivery.connection import JUST_STATUS, Connection, Done, LastAnswer, Reading
+from sidecar.delivery.connection import JUST_NOW, JUST_STATUS, Connection, Done, LastAnswer, Reading
 from sidecar.delivery.opening import open_transport
 from sidecar.delivery.probe import Probe
 from sidecar.delivery.request import RequestEncoder, Unsendable
@@ -55,9 +55,8 @@ class WireSlot:
             return
         # Not by a method of its own: this runs for every record.
         connection = self._connection
-        since = None if connection is None else connection.fresh_since
-        if connection is None or since is None or self._time() - since >= self._idle_seconds:
-            connection = self._renew()
+        if connection is None or connection.fresh_since is not JUST_NOW:
+            connection = self._fresh()
         connection.request(head, body, done)
 
     def send_batch(self, batch: Sequence[tuple[Record, int]], done: Done) -> None:
@@ -66,15 +65,23 @@ class WireSlot:
         except Unsendable as error:
             self._refuse(error, done)
             return
-        connection = self._connection
-        since = None if connection is None else connection.fresh_since
-        if connection is None or since is None or self._time() - since >= self._idle_seconds:
-            connection = self._renew()
-        connection.request(head, body, done)
+        self._fresh().request(head, body, done)
 
     def _refuse(self, error: Unsendable, done: Done) -> None:
         failed = Failed(FailureKind.UNSENDABLE, str(error), sent=False)
         self._unsendable = self._delivery.loop.call_soon(done, failed)
+
+    def _fresh(self) -> Connection:
+        """The connection, or a new one in place of one that may not be used any more."""
+        connection = self._connection
+        since = None if connection is None else connection.fresh_since
+        if (
+            connection is not None
+            and since is not None
+            and (since is JUST_NOW or self._time() - since < self._idle_seconds)
+        ):
+            return connection
+        return self._renew()
 
     def _renew(self) -> Connection:
         if self._connection is not None:

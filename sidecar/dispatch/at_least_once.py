@@ -7,12 +7,13 @@ comes after its assignment ended moves nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
 from sidecar.core.buffer import Buffer
 from sidecar.core.commands import Commit
 from sidecar.core.ledger import InFlight, Ledger, Snapshot
-from sidecar.dispatch.offsets import Exposure, PartitionState
+from sidecar.dispatch.offsets import ASSIGNMENT_OF, Exposure, PartitionState
 from sidecar.model import Assignment, Position, Record, Start
 from sidecar.ports import CommitResult, Mailbox
 
@@ -28,6 +29,7 @@ class AtLeastOnce:
         "_posted",
         "_ready",
         "_settled",
+        "low",
         "maybe_lost",
     )
 
@@ -37,6 +39,7 @@ class AtLeastOnce:
         self._ledgers: dict[Assignment, Ledger] = {}
         self._posted: dict[Assignment, Snapshot] | None = None  # the commit under way
         self._settled = 0  # since the last commit was posted
+        self.low = -1
         self.maybe_lost = 0
 
     def assigned(self, starts: Sequence[Start]) -> None:
@@ -44,20 +47,13 @@ class AtLeastOnce:
             self._ledgers[start.assignment] = Ledger(start)
 
     def received(self, records: Iterable[Record], now: float) -> list[Record]:
-        unwanted = []
-        ledgers = self._ledgers
-        add = self._ready.add
-        assignment: Assignment | None = None
-        ledger: Ledger | None = None
-        for record in records:
-            if record.assignment is not assignment:  # they come in runs of one partition
-                assignment = record.assignment
-                ledger = ledgers.get(assignment)
-            entry = None if ledger is None else ledger.receive(record, now)
-            if entry is None:
-                unwanted.append(record)
+        unwanted: list[Record] = []
+        for assignment, run in groupby(records, ASSIGNMENT_OF):
+            ledger = self._ledgers.get(assignment)
+            if ledger is None:
+                unwanted.extend(run)
             else:
-                add(entry)
+                self._ready.extend(assignment, ledger.receive(run, now, unwanted))
         return unwanted
 
     def positions(self, positions: Mapping[Assignment, int]) -> None:
@@ -67,7 +63,9 @@ class AtLeastOnce:
                 ledger.advance(position)
 
     def settled(self, entry: InFlight) -> None:
-        self._ledgers[entry.record.assignment].settle(entry)
+        ledger = entry.ledger
+        assert ledger is not None, f"settled twice: {entry.record}"
+        ledger.settle(entry)
         self._settled += 1
         if self._settled >= COMMIT_AFTER_SETTLED and self._posted is None:
             self.commit()

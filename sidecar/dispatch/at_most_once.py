@@ -12,12 +12,13 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, groupby
 
 from sidecar.core.buffer import Buffer
 from sidecar.core.commands import Clear
 from sidecar.core.ledger import InFlight
-from sidecar.dispatch.offsets import Exposure, PartitionState
+from sidecar.core.run_ahead import RunAhead
+from sidecar.dispatch.offsets import ASSIGNMENT_OF, Exposure, PartitionState
 from sidecar.model import Assignment, Position, Record, Start
 from sidecar.ports import CommitResult, Mailbox
 
@@ -32,30 +33,50 @@ class _Lane:
         self.position = start.offset
         self.cleared = start.offset if start.committed else -1
 
+    def receive(
+        self, records: Iterable[Record], now: float, unwanted: list[Record]
+    ) -> list[InFlight]:
+        """As Ledger.receive."""
+        entries = []
+        position = self.position
+        for record in records:
+            offset = record.offset
+            if offset < position:
+                unwanted.append(record)
+            else:
+                position = offset + 1
+                entries.append(InFlight(record, now))
+        self.position = position
+        return entries
+
 
 class _Run:
     """Records whose commit is under way, and the positions that cover them."""
 
-    __slots__ = ("entries", "positions")
+    __slots__ = ("positions", "shares")
 
-    def __init__(self, entries: list[InFlight], positions: dict[Assignment, int]) -> None:
-        self.entries = entries
+    def __init__(
+        self, shares: dict[Assignment, list[InFlight]], positions: dict[Assignment, int]
+    ) -> None:
+        self.shares = shares
         self.positions = positions
+
+    @property
+    def entries(self) -> list[InFlight]:
+        return [entry for share in self.shares.values() for entry in share]
 
 
 class AtMostOnce:
     """See offsets.Offsets. ready is the route's buffer of records that may start.
 
-    allowance says how many more records the executors could use now; committed is told of each run
-    that was: how many records before it are left, and how many more wait. later runs a function
-    after a while: a commit that failed is not tried again at once. mark gives a text that nobody
-    else has.
+    allowance says how many more records the executors could use now. later runs a function after a
+    while: a commit that failed is not tried again at once. mark gives a text that nobody else has.
+    refill has nothing to do while more than `low` records are ready.
     """
 
     __slots__ = (
         "_allowance",
         "_batches",
-        "_committed",
         "_lanes",
         "_later",
         "_mailbox",
@@ -63,7 +84,10 @@ class AtMostOnce:
         "_ready",
         "_resting",
         "_run",
+        "_run_ahead",
+        "_time",
         "_uncommitted",
+        "low",
         "maybe_lost",
     )
 
@@ -71,15 +95,17 @@ class AtMostOnce:
         self,
         ready: Buffer,
         mailbox: Mailbox,
+        run_ahead: RunAhead,
+        time: Callable[[], float],
         allowance: Callable[[], int],
-        committed: Callable[[int, int], None],
         later: Callable[[Callable[[], None]], None],
         mark: Callable[[], str],
     ) -> None:
         self._ready = ready
         self._mailbox = mailbox
         self._allowance = allowance
-        self._committed = committed
+        self._run_ahead = run_ahead
+        self._time = time
         self._later = later
         self._mark = mark
         self._resting = False  # after a commit that failed
@@ -87,6 +113,7 @@ class AtMostOnce:
         self._lanes: dict[Assignment, _Lane] = {}
         self._run: _Run | None = None
         self._batches = 0
+        self.low = -1
         self.maybe_lost = 0  # their commit was never answered and the partition is gone
 
     def assigned(self, starts: Sequence[Start]) -> None:
@@ -95,14 +122,13 @@ class AtMostOnce:
 
     def received(self, records: Iterable[Record], now: float) -> list[Record]:
         self._batches += 1
-        unwanted = []
-        for record in records:
-            lane = self._lanes.get(record.assignment)
-            if lane is None or record.offset < lane.position:
-                unwanted.append(record)
-                continue
-            lane.position = record.offset + 1
-            self._uncommitted.add(InFlight(record, now))
+        unwanted: list[Record] = []
+        for assignment, run in groupby(records, ASSIGNMENT_OF):
+            lane = self._lanes.get(assignment)
+            if lane is None:
+                unwanted.extend(run)
+            else:
+                self._uncommitted.extend(assignment, lane.receive(run, now, unwanted))
         self.refill()
         return unwanted
 
@@ -116,17 +142,16 @@ class AtMostOnce:
         pass  # its offset was committed before it started
 
     def refill(self) -> None:
-        if self._run is not None or self._resting or not self._uncommitted:
+        self.low = -1
+        if self._run is not None or self._resting or not self._uncommitted.count:
             return
         allowance = self._allowance()
         if allowance <= 0:
+            self.low = self._run_ahead.low
             return
-        entries: list[InFlight] = []
-        positions: dict[Assignment, int] = {}
-        while len(entries) < allowance and (entry := self._uncommitted.take()) is not None:
-            entries.append(entry)
-            positions[entry.record.assignment] = entry.record.offset + 1
-        self._post(_Run(entries, positions))
+        shares = self._uncommitted.take_evenly(allowance)
+        positions = {each: share[-1].record.offset + 1 for each, share in shares.items()}
+        self._post(_Run(shares, positions))
 
     def uncommitted(self) -> Iterable[InFlight]:
         committing = () if self._run is None else self._run.entries
@@ -142,7 +167,7 @@ class AtMostOnce:
             if lane.position > lane.cleared and not self._uncommitted.waiting(assignment)
         }
         if positions:
-            self._post(_Run([], positions))
+            self._post(_Run({}, positions))
 
     def commit_done(self, result: CommitResult) -> list[InFlight]:
         run, self._run = self._run, None
@@ -154,18 +179,17 @@ class AtMostOnce:
             lane = self._lanes.get(position.assignment)
             if lane is not None:
                 lane.cleared = position.offset
-        if run.entries and applied:
-            self._committed(len(self._ready), len(self._uncommitted))
+        if run.shares and applied:
+            self._run_ahead.committed(self._ready.count, self._uncommitted.count, self._time())
         given_up: list[InFlight] = []
         back: list[InFlight] = []
-        for entry in run.entries:
-            assignment = entry.record.assignment
+        for assignment, share in run.shares.items():
             if assignment in applied:
-                self._ready.add(entry)
+                self._ready.extend(assignment, share)
             elif assignment in self._lanes and assignment not in unknown:
-                back.append(entry)
+                back += share
             else:
-                given_up.append(entry)
+                given_up += share
         self._uncommitted.put_back(back)
         self.maybe_lost += sum(entry.record.assignment in unknown for entry in given_up)
         if back or result.error is not None:

@@ -12,7 +12,8 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Final, Generic, TypeVar
 
 from sidecar.core.ledger import InFlight
 from sidecar.model import Failed, FailureKind, Result
@@ -24,28 +25,21 @@ Work = TypeVar("Work")  # what one request carries
 class Executor(Generic[Work]):
     """One slot, and what it executes; how that is sent is told by the subclasses."""
 
-    __slots__ = ("_finish", "_pool", "deadline", "slot", "started_at", "work")
+    __slots__ = ("_finish", "slot", "started_at", "work")
 
     def __init__(self, pool: ExecutorPool[Work], slot: Slot) -> None:
-        self._pool = pool
-        self._finish = self.finish  # bound once
+        self._finish: Final = partial(pool.finished, self)
         self.slot = slot
         self.work: Work | None = None
         self.started_at = 0.0
-        self.deadline = 0.0
 
     @property
     def entries(self) -> Sequence[InFlight]:
         """The records it holds."""
         raise NotImplementedError
 
-    def start(self, work: Work, now: float, timeout_seconds: float) -> None:
+    def start(self, work: Work, now: float) -> None:
         raise NotImplementedError
-
-    def finish(self, result: Result) -> None:
-        work, self.work = self.work, None
-        assert work is not None, "an answer without a request"
-        self._pool.finished(self, work, result)
 
 
 class RecordExecutor(Executor[InFlight]):
@@ -57,14 +51,13 @@ class RecordExecutor(Executor[InFlight]):
     def entries(self) -> Sequence[InFlight]:
         return () if self.work is None else (self.work,)
 
-    def start(self, work: InFlight, now: float, timeout_seconds: float) -> None:
+    def start(self, work: InFlight, now: float) -> None:
         self.work = work
         self.started_at = now
-        self.deadline = now + timeout_seconds
-        work.tries += 1
-        if work.tries == 1:
+        tries = work.tries = work.tries + 1
+        if tries == 1:
             work.first_try_at = now
-        self.slot.send(work.record, work.tries, self._finish)
+        self.slot.send(work.record, tries, self._finish)
 
 
 class BatchExecutor(Executor[Sequence[InFlight]]):
@@ -76,10 +69,9 @@ class BatchExecutor(Executor[Sequence[InFlight]]):
     def entries(self) -> Sequence[InFlight]:
         return self.work or ()
 
-    def start(self, work: Sequence[InFlight], now: float, timeout_seconds: float) -> None:
+    def start(self, work: Sequence[InFlight], now: float) -> None:
         self.work = work
         self.started_at = now
-        self.deadline = now + timeout_seconds
         for entry in work:
             entry.tries += 1
             if entry.tries == 1:
@@ -175,7 +167,10 @@ class ExecutorPool(Generic[Work]):
                 return
             self._start(self._idle.pop(), work, self._time())
 
-    def finished(self, executor: Executor[Work], work: Work, result: Result) -> None:
+    def finished(self, executor: Executor[Work], result: Result) -> None:
+        """Its attempt is over: go on with what is next."""
+        work, executor.work = executor.work, None
+        assert work is not None, "an answer without a request"
         self.busy -= 1
         now = self._time()
         self._finished(work, result, executor.started_at, now)
@@ -221,9 +216,11 @@ class ExecutorPool(Generic[Work]):
 
     def _start(self, executor: Executor[Work], work: Work, now: float) -> None:
         self.busy += 1
-        executor.start(work, now, self._timeout_seconds)
+        executor.start(work, now)
         if self._deadline_timer is None:
-            self._deadline_timer = self._scheduler.call_at(executor.deadline, self._check_deadlines)
+            self._deadline_timer = self._scheduler.call_at(
+                now + self._timeout_seconds, self._check_deadlines
+            )
 
     def _rest(self, executor: Executor[Work]) -> None:
         if len(self._all) > self.effective:
@@ -238,12 +235,13 @@ class ExecutorPool(Generic[Work]):
     def _check_deadlines(self) -> None:
         """One timer for all: it stands at the earliest deadline, a tick apart at least."""
         now = self._scheduler.time()
-        for executor in [e for e in self.executing() if e.deadline <= now]:
+        timeout = self._timeout_seconds
+        for executor in [e for e in self.executing() if e.started_at + timeout <= now]:
             sent = executor.slot.abort()
-            detail = f"no answer within {self._timeout_seconds:g} s"
-            executor.finish(Failed(FailureKind.TIMEOUT, detail, sent))
-        earliest = min((executor.deadline for executor in self.executing()), default=None)
+            detail = f"no answer within {timeout:g} s"
+            self.finished(executor, Failed(FailureKind.TIMEOUT, detail, sent))
+        earliest = min((executor.started_at for executor in self.executing()), default=None)
         self._deadline_timer = None
         if earliest is not None:
-            when = max(earliest, now + self._tick_seconds)
+            when = max(earliest + timeout, now + self._tick_seconds)
             self._deadline_timer = self._scheduler.call_at(when, self._check_deadlines)

@@ -6,12 +6,16 @@ on: records of one assignment come in offset order, and everything here is calle
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Final, NamedTuple, Protocol
 
 from sidecar.core.ledger import InFlight
 from sidecar.model import Assignment, Position, Record, Start
 from sidecar.ports import CommitResult
+
+# What is received comes in runs of one assignment.
+ASSIGNMENT_OF: Final[Callable[[Record], Assignment]] = attrgetter("assignment")
 
 
 class Exposure(NamedTuple):
@@ -33,6 +37,7 @@ class PartitionState(NamedTuple):
 
 
 class Offsets(Protocol):
+    low: int  # refill has nothing to do while more records are ready than this
     maybe_lost: int  # it was never known whether they were committed, and others may have them
 
     def assigned(self, starts: Sequence[Start]) -> None: ...

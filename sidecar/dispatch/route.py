@@ -120,8 +120,9 @@ class Route:
             else AtMostOnce(
                 self._ready,
                 mailbox,
+                self._run_ahead,
+                scheduler.time,
                 self._allowance,
-                lambda left, waiting: self._run_ahead.committed(left, waiting, scheduler.time()),
                 self._clear_later,
                 lambda: f"{random.getrandbits(64):016x}",
             )
@@ -501,7 +502,7 @@ class Route:
         if stopped and not self._may_dispatch():
             return None
         entry = self._ready.take() if self.breaker.free else self._take_alone()
-        if not self._keeps:
+        if not self._keeps and self._ready.count <= self._offsets.low:
             self._offsets.refill()
         return entry
 
@@ -519,7 +520,7 @@ class Route:
     def _take_batch(self) -> Sequence[InFlight] | None:
         assert self._batching is not None
         batch = self._batching.take()
-        if not self._keeps:
+        if not self._keeps and self._ready.count <= self._offsets.low:
             self._offsets.refill()
         return batch
 

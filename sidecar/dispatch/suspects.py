@@ -252,6 +252,6 @@ class Suspects:
     def _forget_who_left(self) -> None:
         known = {*self._breaks, *self._suspicions}
         for entry in known:
-            if not entry.in_ledger or not entry.record.assignment.live:
+            if entry.ledger is None or not entry.record.assignment.live:
                 self._breaks.pop(entry, None)
                 self._suspicions.pop(entry, None)

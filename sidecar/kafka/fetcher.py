@@ -18,7 +18,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from threading import Thread
 from typing import Final
 
@@ -51,6 +52,7 @@ ROOM_WAIT_SECONDS: Final = 0.01
 REPORT_SECONDS: Final = 1.0
 RESOLVE_SECONDS: Final = 15.0
 REVOKE_GRACE_SECONDS: Final = 1.0
+_PARTITION_OF: Final[Callable[[Message], Partition]] = itemgetter(0)
 
 
 class Fetcher:
@@ -219,20 +221,22 @@ class Fetcher:
         records: list[Record] = []
         size_of_all = largest = 0
         owned = self._owned
-        for partition, offset, timestamp_ms, key, value, headers in messages:
+        for partition, run in groupby(messages, _PARTITION_OF):
             assignment = owned.get(partition)
             if assignment is None:
                 continue  # revoked inside this poll
-            size = (len(key) if key else 0) + (len(value) if value else 0)
-            if headers:
-                for name, content in headers:
-                    size += len(name) + (len(content) if content else 0)
-            assignment.fetched += 1
+            before = len(records)
+            for _, offset, timestamp_ms, key, value, headers in run:
+                size = (len(key) if key else 0) + (len(value) if value else 0)
+                if headers:
+                    for name, content in headers:
+                        size += len(name) + (len(content) if content else 0)
+                size_of_all += size
+                if size > largest:  # noqa: PLR1730 - runs for every record
+                    largest = size
+                records.append(Record(assignment, offset, timestamp_ms, key, value, headers, size))
+            assignment.fetched += len(records) - before
             assignment.next_offset = offset + 1
-            size_of_all += size
-            if size > largest:  # noqa: PLR1730 - runs for every record
-                largest = size
-            records.append(Record(assignment, offset, timestamp_ms, key, value, headers, size))
         for due in returned:
             record = self._retries.record(owned[due.message.partition], due)
             record.assignment.fetched += 1

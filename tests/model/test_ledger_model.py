@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from sidecar.core import done_map
 from sidecar.core.done_map import Key
 from sidecar.core.ledger import InFlight, Ledger, Snapshot
-from sidecar.model import Start
+from sidecar.model import Record, Start
 from tests.fakes.records import assignment, record
 
 TOPIC_ID = "topic-id"
@@ -103,20 +103,24 @@ class LedgerOfAChain(RuleBasedStateMachine):
     def receive(self, count: int) -> None:
         for offset in [o for o in self.log if o >= self.read_to][:count]:
             self.read_to = offset + 1
-            entry = self.ledger.receive(record(self.owner, offset), 1.0)
-            if entry is None:
+            unwanted: list[Record] = []
+            entries = self.ledger.receive([record(self.owner, offset)], 1.0, unwanted)
+            if unwanted:
+                assert not entries
                 assert offset in self.inherited, f"{offset} is skipped and nobody was told"
                 self.known.add(offset)
             else:
                 assert not (self.whole and offset in self.inherited), f"{offset} is repeated"
                 self.known.discard(offset)  # cut from the map: it will be settled once more
-                self.outstanding[offset] = entry
+                (self.outstanding[offset],) = entries
 
     @rule(again=st.integers(0, 5))
     def receive_what_was_received(self, again: int) -> None:
         """A seek back, or a source that repeats itself."""
         for offset in [o for o in self.log if o < self.read_to][-again:] if again else []:
-            assert self.ledger.receive(record(self.owner, offset), 1.0) is None
+            unwanted: list[Record] = []
+            assert self.ledger.receive([record(self.owner, offset)], 1.0, unwanted) == []
+            assert len(unwanted) == 1
 
     @rule(back=st.integers(0, 3))
     def stand_past_what_holds_no_record(self, back: int) -> None:

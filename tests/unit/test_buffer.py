@@ -112,3 +112,19 @@ def test_one_record_is_taken_out_wherever_it_stands() -> None:
     assert buffer.waiting(owners[1]) == 0
     assert buffer.take() is not None
     assert buffer.take() is None
+
+
+def test_a_share_of_each_partition_is_taken_oldest_first() -> None:
+    buffer, owners = Buffer(), [assignment(0), assignment(1), assignment(2)]
+    for owner, count in zip(owners, (10, 1, 5), strict=True):
+        buffer.extend(owner, [in_flight(owner, offset) for offset in range(count)])
+    taken = buffer.take_evenly(9)
+    assert {owner.number: [e.record.offset for e in share] for owner, share in taken.items()} == {
+        0: [0, 1, 2, 3],
+        1: [0],
+        2: [0, 1, 2, 3],
+    }
+    assert (len(buffer), buffer.waiting(owners[0]), buffer.waiting(owners[1])) == (7, 6, 0)
+    rest = buffer.take_evenly(100)
+    assert sum(map(len, rest.values())) == 7
+    assert (buffer.take_evenly(1), len(buffer)) == ({}, 0)

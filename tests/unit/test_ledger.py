@@ -12,7 +12,7 @@ import pytest
 from sidecar.core import ledger as module
 from sidecar.core.done_map import MAX_CHARACTERS
 from sidecar.core.ledger import InFlight, Ledger, Snapshot
-from sidecar.model import Assignment, Start
+from sidecar.model import Assignment, Record, Start
 from tests.fakes.records import assignment, record
 
 
@@ -28,9 +28,18 @@ def ledger(
 
 def receive(book: Ledger, *offsets: int) -> list[InFlight]:
     """Receive records that all are to be delivered."""
-    entries = [book.receive(record(book.assignment, offset), 0.0) for offset in offsets]
-    assert None not in entries
-    return [entry for entry in entries if entry is not None]
+    unwanted: list[Record] = []
+    entries = book.receive((record(book.assignment, offset) for offset in offsets), 0.0, unwanted)
+    assert not unwanted
+    return entries
+
+
+def receive_one(book: Ledger, offset: int) -> InFlight | None:
+    """None: it is not to be delivered."""
+    unwanted: list[Record] = []
+    entries = book.receive([record(book.assignment, offset)], 0.0, unwanted)
+    assert len(entries) + len(unwanted) == 1
+    return entries[0] if entries else None
 
 
 def settle(book: Ledger, *entries: InFlight) -> None:
@@ -103,8 +112,8 @@ def test_a_transaction_marker_at_the_end_is_passed_once_nothing_is_outstanding()
 def test_a_record_below_the_position_is_not_taken_again() -> None:
     book = ledger(5)
     receive(book, 5, 6)
-    assert book.receive(record(book.assignment, 4), 0.0) is None
-    assert book.receive(record(book.assignment, 6), 0.0) is None
+    assert receive_one(book, 4) is None
+    assert receive_one(book, 6) is None
     assert (book.outstanding, book.watermark) == (2, 5)
 
 
@@ -170,7 +179,7 @@ def test_the_next_owner_repeats_nothing_that_the_commit_tells_of() -> None:
     entries = receive(book, *range(10, 20))
     settle(book, *entries[1:4], *entries[5:8])
     heir = next_owner(book, to_commit(book))
-    again = [heir.receive(record(heir.assignment, offset), 0.0) for offset in range(10, 22)]
+    again = [receive_one(heir, offset) for offset in range(10, 22)]
     assert [entry.record.offset for entry in again if entry] == [10, 14, 18, 19, 20, 21]
     assert (heir.watermark, heir.uncovered, heir.outstanding) == (10, 0, 6)
 
@@ -183,7 +192,7 @@ def test_an_heir_that_has_read_nothing_yet_hands_on_what_it_inherited() -> None:
     heir = next_owner(book, to_commit(book))
     settle(heir, *receive(heir, 10))
     last = next_owner(heir, to_commit(heir))
-    again = [last.receive(record(last.assignment, offset), 0.0) for offset in range(11, 21)]
+    again = [receive_one(last, offset) for offset in range(11, 21)]
     assert [entry.record.offset for entry in again if entry] == [11, 15, 16, 20]
 
 
@@ -193,14 +202,12 @@ def test_an_heir_that_has_read_past_what_it_inherited_still_hands_it_on() -> Non
     settle(book, *others)
     heir = next_owner(book, to_commit(book))
     [again] = receive(heir, 10)
-    assert [heir.receive(record(heir.assignment, offset), 0.0) for offset in range(11, 20)] == (
-        [None] * 9
-    )
+    assert [receive_one(heir, offset) for offset in range(11, 20)] == ([None] * 9)
     assert receive(heir, 20, 21)
     assert heir.snapshot() is None, "nothing has changed"
     settle(heir, again)
     assert to_commit(heir).position.offset == 20
-    assert head.in_ledger
+    assert head.ledger is not None
 
 
 def test_what_was_inherited_is_told_also_when_nothing_above_it_is_settled() -> None:
@@ -209,16 +216,16 @@ def test_what_was_inherited_is_told_also_when_nothing_above_it_is_settled() -> N
     settle(book, *others)
     heir = next_owner(book, to_commit(book))
     for offset in range(10, 20):
-        heir.receive(record(heir.assignment, offset), 0.0)
+        receive_one(heir, offset)
     oldest = heir.oldest
     assert oldest is not None
     assert receive(heir, 20)
     settle(heir, oldest)
     last = next_owner(heir, to_commit(heir))
-    again = [last.receive(record(last.assignment, offset), 0.0) for offset in range(11, 21)]
+    again = [receive_one(last, offset) for offset in range(11, 21)]
     assert [entry.record.offset for entry in again if entry] == [11, 20]
-    assert first.in_ledger
-    assert second.in_ledger
+    assert first.ledger is not None
+    assert second.ledger is not None
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 50, 300])
@@ -237,12 +244,10 @@ def test_what_a_commit_cannot_tell_stays_exposed_and_is_not_promised(step: int) 
     assert book.snapshot() is None, "what was cut is no reason to commit the same again"
     heir = next_owner(book, snapshot)
     repeated = [
-        offset
-        for offset in range(last)
-        if heir.receive(record(heir.assignment, offset), 0.0) and offset not in stuck
+        offset for offset in range(last) if receive_one(heir, offset) and offset not in stuck
     ]
     assert book.uncovered == len(repeated)
-    settle(book, *(entry for entry in entries if entry.in_ledger))
+    settle(book, *(entry for entry in entries if entry.ledger is not None))
     assert commit(book) == last
     assert book.uncovered == 0
 
@@ -255,8 +260,7 @@ def test_with_holes_the_exposure_is_never_told_too_low() -> None:
     book.confirm(snapshot)
     heir = next_owner(book, snapshot)
     repeated = sum(
-        heir.receive(record(heir.assignment, offset), 0.0) is not None and offset % 9 != 0
-        for offset in range(0, 90_000, 3)
+        receive_one(heir, offset) is not None and offset % 9 != 0 for offset in range(0, 90_000, 3)
     )
     assert repeated > 0
     assert repeated <= book.uncovered <= repeated + 2

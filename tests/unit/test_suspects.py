@@ -7,9 +7,9 @@ import pytest
 from sidecar.core.answers import RETRY
 from sidecar.core.breaker import Breaker
 from sidecar.core.buffer import Buffer
-from sidecar.core.ledger import InFlight
+from sidecar.core.ledger import Ledger
 from sidecar.dispatch.suspects import SUSPECT_SECONDS, Suspects
-from sidecar.model import Assignment, Failed, FailureKind, Partition, Record
+from sidecar.model import Assignment, Failed, FailureKind, Partition, Record, Start
 from tests.fakes.clock import SimulatedScheduler
 
 RESET = Failed(FailureKind.BROKEN, "reset by peer")
@@ -22,8 +22,8 @@ class Rig:
         breaker.reachable(self.clock.time())
         self.suspects = Suspects(self.clock, breaker, Buffer(), 20.0, lambda: None)
         record = Record(Assignment(Partition("orders", 0), 1), 7, 0, None, b"", None, 0)
-        self.entry = InFlight(record, self.clock.time())
-        self.entry.in_ledger = True
+        ledger = Ledger(Start(record.assignment, 7))
+        (self.entry,) = ledger.receive([record], self.clock.time(), [])
 
     def broke(self) -> None:
         self.suspects.broke(self.entry, RESET, RETRY, batch=1, alone=False)
