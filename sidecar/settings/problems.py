@@ -141,7 +141,7 @@ def _message(detail: ErrorDetails, root: type[BaseModel], path: Path) -> str:
         case "enum" | "literal_error":
             return f"must be one of {detail['ctx']['expected']}{shown}".replace("'", "")
         case "model_type" | "model_attributes_type" | "mapping_type" | "dict_type":
-            return f"must be a mapping of settings{shown}"
+            return "must be a mapping of settings"  # what stands there may be the secret itself
         case "tuple_type":
             return f"must be a list{shown}"
         case "string_type":
@@ -149,7 +149,8 @@ def _message(detail: ErrorDetails, root: type[BaseModel], path: Path) -> str:
         case "too_short":
             return "must not be empty"
         case "path_not_file":
-            return f"no such file{shown}"
+            looks_like_one = str(detail["input"]).startswith(("/", "."))
+            return f"no such file{shown}" if looks_like_one else "no such file: a path is meant"
         case kind if kind in _NUMBER_TYPES:
             whole = "a whole number" if kind.startswith("int") else "a number"
             unit = str(path[-1]).rsplit("_", 1)[-1]

@@ -193,8 +193,9 @@ class _StrictLoader(yaml.SafeLoader):
                 continue
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
+                told = f" {key_node.value}" if isinstance(key_node, yaml.ScalarNode) else ""
                 raise yaml.MarkedYAMLError(
-                    problem=f"the key {key_node.value} is not text: put it in quotes",
+                    problem=f"the key{told} is not text: put it in quotes",
                     problem_mark=key_node.start_mark,
                 )
             if key in seen:
@@ -218,8 +219,7 @@ def file_tree(file: Path) -> Tree:
     except yaml.MarkedYAMLError as error:
         if mark := error.problem_mark or error.context_mark:
             where = f"{file}:{mark.line + 1}:{mark.column + 1}"
-        reason = " ".join(filter(None, (error.context, error.problem)))
-        said = f"is not valid YAML: {reason}"
+        said = f"is not valid YAML: {_reason(error)}"
     except yaml.YAMLError as error:
         said = f"is not valid YAML: {str(error).splitlines()[0]}"
     else:
@@ -228,6 +228,15 @@ def file_tree(file: Path) -> Tree:
         said = "is empty" if tree is None else "must hold a mapping of settings"
         said += "; it begins with kafka: and routes:"
     raise ConfigError([Problem(where, said)])
+
+
+def _reason(error: yaml.MarkedYAMLError) -> str:
+    """What is wrong, without the value that is wrong: a password may begin with * or !."""
+    problem = error.problem or ""
+    for beginning, what in (("found undefined alias", "*"), ("could not determine a cons", "!")):
+        if problem.startswith(beginning):
+            return f"a value that begins with {what} is not text: put it in quotes"
+    return " ".join(filter(None, (error.context, problem)))
 
 
 # --- environment --------------------------------------------------------------------------------

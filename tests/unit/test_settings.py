@@ -265,7 +265,7 @@ ROUTE: list[tuple[dict[str, Any], str]] = [
     ({"topics": "orders"}, "topics: must be a list, not 'orders'"),
     ({"topics": [7]}, "topics[0]: must be text, not 7; put it in quotes if it is meant as text"),
     ({"topics": []}, "topics: must not be empty"),
-    ({"retry": 3}, "retry: must be a mapping of settings, not 3"),
+    ({"retry": 3}, "retry: must be a mapping of settings"),
     (
         {"guarantee": "exactly_once"},
         "guarantee: must be one of at_least_once or at_most_once, not exactly_once",
