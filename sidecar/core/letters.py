@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from sidecar.core.retry_mark import RetryMark
+from sidecar.core.retry_mark import MOST, RetryMark
 from sidecar.model import Header
 
 PREFIX: Final = "sidecar-dlq-"
@@ -119,7 +119,8 @@ def read_letter(
 
     def number(name: Told) -> int:
         digits = told.get(name.value, b"")
-        return int(digits) if digits.isdigit() and len(digits) < 20 else -1
+        known = digits.isdigit() and len(digits) < 20
+        return found if known and (found := int(digits)) <= MOST else -1
 
     where = Origin(
         text(Told.TOPIC), number(Told.PARTITION), number(Told.OFFSET), number(Told.TIMESTAMP)

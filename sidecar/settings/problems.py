@@ -21,6 +21,7 @@ from sidecar.errors import Problem
 
 Path = tuple[str | int, ...]
 
+NO_SUCH_FILE = "no_such_file"
 _REFUSED = "refused"
 _NUMBER_TYPES = frozenset(
     {"float_parsing", "float_type", "int_parsing", "int_type", "int_from_float", "finite_number"}
@@ -148,7 +149,7 @@ def _message(detail: ErrorDetails, root: type[BaseModel], path: Path) -> str:
             return f"must be text{shown}; put it in quotes if it is meant as text"
         case "too_short":
             return "must not be empty"
-        case "path_not_file":
+        case kind if kind == NO_SUCH_FILE:
             looks_like_one = str(detail["input"]).startswith(("/", "."))
             return f"no such file{shown}" if looks_like_one else "no such file: a path is meant"
         case kind if kind in _NUMBER_TYPES:

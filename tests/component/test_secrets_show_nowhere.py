@@ -243,7 +243,7 @@ def test_what_the_process_logs_and_answers_holds_no_secret(stage: Stage) -> None
     producer = Producer({"bootstrap.servers": broker, "log_level": 0})
     payload = {name: planted.plant(f"a record's {name}") for name in ("key", "value", "header")}
     for _ in range(3):
-        headers = [("Authorization", payload["header"].encode())]
+        headers: list[tuple[str, str | bytes | None]] = [("Authorization", payload["header"])]
         producer.produce("orders", payload["value"], payload["key"], headers=headers)
     assert producer.flush(WITHIN_SECONDS) == 0
     eventually(lambda: len(stage.app.received) >= 6, "each is tried twice")

@@ -26,7 +26,7 @@ def install(file: str) -> None:
         what = (asyncio.get_running_loop(), Path(file))
         threading.Thread(target=_count, args=what, name="probe", daemon=True).start()
 
-    Runtime.__init__ = beginning  # type: ignore[method-assign]
+    Runtime.__init__ = beginning  # type: ignore[method-assign, assignment]
 
 
 def read(file: Path) -> tuple[int, int] | None:
