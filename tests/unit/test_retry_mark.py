@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sidecar.core.retry_mark import RetryMark, marked, read_mark
@@ -15,6 +17,10 @@ def test_a_mark_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("field", ["offset", "attempts", "due_ms", "timestamp_ms"])
 def test_a_number_that_no_request_and_no_timer_takes_is_no_mark(field: str) -> None:
-    assert read_mark(marked([], MARK._replace(**{field: 2**63 - 1}))) is not None
-    assert read_mark(marked([], MARK._replace(**{field: 2**63}))) is None
-    assert read_mark(marked([], MARK._replace(**{field: 10**4299}))) is None
+    def with_number(number: int) -> RetryMark:
+        told: dict[str, Any] = {**MARK._asdict(), field: number}
+        return RetryMark(**told)
+
+    assert read_mark(marked([], with_number(2**63 - 1))) is not None
+    assert read_mark(marked([], with_number(2**63))) is None
+    assert read_mark(marked([], with_number(10**4299))) is None

@@ -262,7 +262,8 @@ def test_a_name_no_file_can_have_is_no_such_file() -> None:
 
 
 def test_what_is_told_is_never_longer_than_a_person_reads() -> None:
-    (told,) = problems(**{"x" * 5000: 1})
+    unknown: dict[str, Any] = {"x" * 5000: 1}
+    (told,) = problems(**unknown)
     assert len(told) < 1300
 
 

@@ -297,7 +297,7 @@ LAUGHS = "a0: &a0 [x, x]\n" + "".join(
         ("a: !!int x\n", ":1:4", "is not valid YAML: a value is not what it looks like"),
         (f"a: {'1' * 5000}\n", ":1:4", "is not valid YAML: a value is not what it looks like"),
         ('a: "\\ud800"\n', ":1:4", "is not valid YAML: half of a pair"),
-        (f"a: {'[' * 400}\n", "", "is nested too deeply"),
+        (f"a: {'[' * 1200}\n", "", "is nested too deeply"),
         ("a: &a [*a]\n", "", "holds too many values, by its aliases"),
         (LAUGHS, "", "holds too many values, by its aliases"),
     ],
