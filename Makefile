@@ -57,7 +57,7 @@ soak: $(STAMP) ## An hour at half load with rebalances, restarts and resizes: no
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
 
 .PHONY: fuzz
-fuzz: $(STAMP) ## Feed what reads answers with spoiled ones for ten minutes
+fuzz: $(STAMP) ## Feed whatever reads what others write, ten minutes each kind (FUZZ_ARGS="records …")
 	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
 .PHONY: fuzz-api

@@ -155,6 +155,8 @@ class Stage:
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.server_port}",
             "OTEL_EXPORTER_OTLP_HEADERS": f"authorization={plant('OTEL headers')}",
             "OTEL_BSP_SCHEDULE_DELAY": "100",
+            # Nobody is there: whoever asks by it gets nowhere.
+            "ALL_PROXY": f"http://user:{plant('a proxy')}@127.0.0.1:9",
         }
         self.log = (directory / "log").open("w+", encoding="utf-8", errors="surrogateescape")
         self.process = subprocess.Popen(
