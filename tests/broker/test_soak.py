@@ -1,4 +1,4 @@
-"""The short form of `make soak`: that it runs, loses nothing, and finds nothing that grows at once."""
+"""The short form of `make soak`: it runs, loses nothing, and finds nothing that grows at once."""
 
 from __future__ import annotations
 
