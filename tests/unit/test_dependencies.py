@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -51,7 +51,7 @@ def _text() -> str:
 
 def licence(package: Distribution) -> str:
     """As an SPDX expression."""
-    told = package.metadata
+    told: Any = package.metadata
     if expression := told.get("License-Expression"):
         return str(expression)
     short = (told.get("License") or "").strip()
