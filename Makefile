@@ -16,6 +16,7 @@ export PYTHONDONTWRITEBYTECODE =
 WORKERS ?= 3
 CHAOS_ARGS ?=
 FUZZ_ARGS ?=
+SOAK_ARGS ?=
 
 .PHONY: help
 help: ## Show this list
@@ -50,8 +51,13 @@ chaos: $(STAMP) ## Long runs with brokers, applications and sidecars killed unde
 	@$(BIN)/python -m tests.rig
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
+.PHONY: soak
+soak: $(STAMP) ## An hour at half load with rebalances, restarts and resizes: nothing may grow
+	@$(BIN)/python -m tests.rig
+	$(BIN)/python -m tests.soak $(SOAK_ARGS)
+
 .PHONY: fuzz
-fuzz: $(STAMP) ## Feed what reads answers with spoiled ones for ten minutes
+fuzz: $(STAMP) ## Feed whatever reads what others write, ten minutes each kind (FUZZ_ARGS="records …")
 	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
 .PHONY: fuzz-api

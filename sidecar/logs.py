@@ -131,6 +131,7 @@ class RateLimited:
         level: int,
         message: str,
         *args: object,
+        exc_info: BaseException | None = None,
     ) -> bool:
         """Log, or count it if the same key was logged lately; True if there is a line."""
         if not self._logger.isEnabledFor(level):
@@ -144,7 +145,8 @@ class RateLimited:
             self._keys[key] = (now + self._interval, 0)
             if len(self._keys) > self._max_keys:
                 self._keys.popitem(last=False)
-        self._logger.log(level, message, *args, extra={"repeated": held} if held else None)
+        extra = {"repeated": held} if held else None
+        self._logger.log(level, message, *args, extra=extra, exc_info=exc_info)
         return True
 
 

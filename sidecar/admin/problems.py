@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from sidecar.errors import Busy, NotFound, SidecarError, SourceError
+from sidecar.logs import RateLimited
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ def problem_response(status: int, detail: str) -> JSONResponse:
 
 def handle_problems(app: FastAPI) -> None:
     """Answer every error of the application this way."""
+    app.state.repeating = RateLimited(log)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(NotFound, _not_found)
@@ -100,5 +102,8 @@ def _later(status: HTTPStatus, error: Exception) -> JSONResponse:
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    # Whoever asks again and again does not fill the log.
+    repeating: RateLimited = request.app.state.repeating
+    key, path = (request.method, type(error)), request.url.path
+    repeating.limited(key, logging.ERROR, "%s %s failed", request.method, path, exc_info=error)
     return problem_response(HTTPStatus.INTERNAL_SERVER_ERROR, "see the sidecar's log")

@@ -23,6 +23,7 @@ from ruamel.yaml.scalarstring import LiteralScalarString
 
 import sidecar
 from sidecar.cli import pod_parts
+from sidecar.cli.plain_secrets import plain_secrets
 from sidecar.cli.pod_parts import CONFIG_FILE, Parts
 from sidecar.errors import ConfigError, ExitCode, Problem, SidecarError
 
@@ -128,7 +129,7 @@ def _parts(args: Namespace, config: str) -> Parts:
     tree = tree if isinstance(tree, dict) else {}
     admin = tree.get("admin") or {}
     drain, port = tree.get("drain_seconds", _DRAIN_SECONDS), admin.get("port", _PORT)
-    problems = []
+    problems = list(plain_secrets(tree))
     if not tree.get("routes"):
         problems.append(Problem("routes", "is required: it is no configuration of the sidecar"))
     if not isinstance(drain, int | float) or not 0 < drain <= 3600:

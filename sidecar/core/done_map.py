@@ -26,6 +26,7 @@ _TOPIC_ID = 2
 _CRC_BYTES = 4
 _MAX_BYTES = (MAX_CHARACTERS - len(_PREFIX)) * 4 // 5
 _MAX_VARINT_BYTES = 9
+_MOST = 2**63 - 1  # offsets have no more bits
 _BODY_BYTES = _MAX_BYTES - 1 - _MAX_VARINT_BYTES - _CRC_BYTES
 
 
@@ -82,6 +83,8 @@ def decode(text: str, key: Key, base: int) -> DoneMap | None:
     if _checksum(bound, base, content) != crc:
         return None
     distance, at = _read_varint(content, 1)
+    if base + distance > _MOST:
+        return None
     if content[0] & _BITMAP:
         offsets = [
             base + 8 * byte + bit

@@ -8,12 +8,13 @@ has no origin, and its reason reads UNKNOWN.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from sidecar.core.retry_mark import RetryMark
+from sidecar.core.retry_mark import MOST, RetryMark
 from sidecar.model import Header
 
 PREFIX: Final = "sidecar-dlq-"
@@ -119,7 +120,8 @@ def read_letter(
 
     def number(name: Told) -> int:
         digits = told.get(name.value, b"")
-        return int(digits) if digits.isdigit() and len(digits) < 20 else -1
+        known = digits.isdigit() and len(digits) < 20
+        return found if known and (found := int(digits)) <= MOST else -1
 
     where = Origin(
         text(Told.TOPIC), number(Told.PARTITION), number(Told.OFFSET), number(Told.TIMESTAMP)
@@ -147,6 +149,12 @@ def read_letter(
     )
 
 
+Value = str | int | bytes | None
+OTHERS: Final = "(others)"
+ROOM_BYTES: Final = 8_388_608
+_ENTRY_BYTES: Final = 150
+
+
 class By(Enum):
     """What letters are counted by."""
 
@@ -155,7 +163,7 @@ class By(Enum):
     KEY = "key"
     TOPIC = "topic"
 
-    def of(self, letter: Letter) -> str | int | bytes | None:
+    def of(self, letter: Letter) -> Value:
         """The value that the letter is counted under; None where it has none."""
         match self:
             case By.REASON:
@@ -166,6 +174,20 @@ class By(Enum):
                 return letter.key
             case By.TOPIC:
                 return None if letter.origin is None else letter.origin.topic
+
+
+def counted(letters: Iterable[Letter], by: By) -> Counter[Value]:
+    """How many letters there are under each value, and under OTHERS once those known fill ROOM."""
+    counts: Counter[Value] = Counter()
+    room = ROOM_BYTES
+    for letter in letters:
+        value = by.of(letter)
+        if value not in counts:
+            room -= _ENTRY_BYTES + (len(value) if isinstance(value, str | bytes) else 0)
+            if room < 0:
+                value = OTHERS
+        counts[value] += 1
+    return counts
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from sidecar.model import Header
 
 RETRY_MARK: Final = "sidecar-retry"
+MOST: Final = 2**63 - 1  # that Kafka has an offset or a time for
 
 
 class RetryMark(NamedTuple):
@@ -47,7 +48,7 @@ def read_mark(headers: Sequence[Header] | None) -> RetryMark | None:
     except (ValueError, TypeError, RecursionError):
         return None
     numbers = mark[1:]
-    if any(type(number) is not int or number < 0 for number in numbers if number != -1):
+    if any(type(number) is not int or not -1 <= number <= MOST for number in numbers):
         return None
     if type(mark.topic) is not str or not mark.topic or -1 in (mark.partition, mark.offset):
         return None

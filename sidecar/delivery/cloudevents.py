@@ -28,6 +28,7 @@ from sidecar.model import Header, Record
 _PREFIX: Final = "ce_"
 REQUIRED: Final = frozenset(("specversion", "id", "source", "type"))
 _NAMES_KEPT: Final = 1024
+_LONGEST_NAME_KEPT: Final = 64
 
 STRUCTURED_TYPE: Final = b"application/cloudevents+json"
 # How a receiver tells the structured mode from the binary one.
@@ -155,9 +156,10 @@ class CloudEventShape:
             attribute = name.removeprefix(_PREFIX)
             legal = _is_attribute(attribute) and attribute not in _NO_ATTRIBUTES
             prefix = b"ce-%b: " % attribute.encode() if legal else b""
-            if len(self._prefixes) >= _NAMES_KEPT:
-                self._prefixes.clear()
-            self._prefixes[name] = prefix
+            if len(name) <= _LONGEST_NAME_KEPT:
+                if len(self._prefixes) >= _NAMES_KEPT:
+                    self._prefixes.clear()
+                self._prefixes[name] = prefix
         return prefix
 
 

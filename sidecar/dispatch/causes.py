@@ -116,6 +116,8 @@ def _held(route: Route, now: Now) -> Cause:
             " parked rightly, resume the route to park as many again",
         )
     step = "see why the app is away or misrouted; delivery goes on once it answers"
+    if error.endswith((" 401", " 403")):
+        step = f"see that the route's auth is what the app asks for. Or {step}"
     return Cause(CauseName.HELD, now.date(breaker.told_since), error or "no answer yet", step)
 
 

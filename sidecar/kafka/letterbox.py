@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import chain
 from threading import Event
 from time import monotonic, sleep
 from types import TracebackType
@@ -25,7 +26,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollectio
 from confluent_kafka.admin import AdminClient
 
 from sidecar.core.done_map import Key
-from sidecar.core.letters import By, Letter, Selection, read_letter
+from sidecar.core.letters import By, Letter, Selection, Value, counted, read_letter
 from sidecar.core.redrive_progress import RedriveProgress, Unreadable
 from sidecar.errors import ConfigError, Problem, SidecarError, SourceError
 from sidecar.kafka.client_config import client_config
@@ -154,13 +155,10 @@ class Letterbox:
             found += self._last(number, selection, limit)
         return sorted(found, key=_parked, reverse=True)[:limit]
 
-    def count(self, selection: Selection, by: By) -> Counter[str | int | bytes | None]:
+    def count(self, selection: Selection, by: By) -> Counter[Value]:
         """How many are meant, by what they are counted under."""
-        return Counter(
-            by.of(letter)
-            for number in self.partitions()
-            for letter in self._selected(number, selection)
-        )
+        numbers = self.partitions()
+        return counted(chain.from_iterable(self._selected(n, selection) for n in numbers), by)
 
     def letter(self, partition: int, offset: int) -> Letter | None:
         """The letter there, also one that was redriven or belongs to somebody else."""

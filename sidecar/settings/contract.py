@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import (
     AfterValidator,
     Field,
-    FilePath,
     PlainSerializer,
     PlainValidator,
     WithJsonSchema,
@@ -21,7 +20,7 @@ from sidecar.core.answers import SETTABLE, clash, parse_statuses
 from sidecar.core.credentials import bearer_value, header_line, is_own_header, signing_keys
 from sidecar.errors import Problem
 from sidecar.model import Outcome
-from sidecar.settings.fields import Count, Seconds, Section
+from sidecar.settings.fields import Count, File, Seconds, Section
 from sidecar.settings.problems import nearest, refusal
 from sidecar.settings.secrets import SECRET_SCHEMA, Secret, hide_all
 
@@ -181,9 +180,9 @@ class BatchSettings(Section):
 class TlsSettings(Section):
     """TLS towards an https target."""
 
-    ca_file: FilePath | None = Field(
+    ca_file: File | None = Field(
         default=None, description="certificates to trust (PEM); null: the system's"
     )
-    cert_file: FilePath | None = Field(default=None, description="client certificate (PEM)")
-    key_file: FilePath | None = Field(default=None, description="private key of cert_file (PEM)")
+    cert_file: File | None = Field(default=None, description="client certificate (PEM)")
+    key_file: File | None = Field(default=None, description="private key of cert_file (PEM)")
     verify: bool = Field(default=True, description="check the app's certificate and name")

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
 
 from sidecar.errors import Problem
-from sidecar.settings.problems import refusal
+from sidecar.settings.problems import NO_SUCH_FILE, refusal
 
 YEAR_SECONDS: Final = 31_536_000.0
 
@@ -52,6 +62,21 @@ RatePerSecond = Annotated[
     float, BeforeValidator(_number), Field(gt=0, le=1_000_000, allow_inf_nan=False)
 ]
 Count = Annotated[int, BeforeValidator(_number)]
+
+
+def _is_there(path: Path) -> Path:
+    try:
+        there = path.is_file()
+    except OSError:  # as of a name that is too long for one
+        there = False
+    if not there:
+        raise PydanticCustomError(NO_SUCH_FILE, "no such file")
+    return path
+
+
+File = Annotated[
+    Path, AfterValidator(_is_there), WithJsonSchema({"type": "string", "format": "file-path"})
+]
 
 
 class Section(BaseModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -12,6 +12,9 @@ from sidecar.errors import ConfigError, Problem
 from sidecar.settings.problems import dotted, problems_of
 from sidecar.settings.sources import PREFIX, path_of_variable, sources_of
 from sidecar.settings.tree import Settings
+
+_PATH_SHOWN: Final = 200
+_MESSAGE_SHOWN: Final = 1000
 
 
 def load_settings(
@@ -27,7 +30,10 @@ def load_settings(
         # BaseSettings takes its sources this way; the signature made of the fields hides it.
         settings = Settings(_build_sources=(sources, {}))  # type: ignore[call-arg]
     except ValidationError as error:
-        problems += problems_of(error, Settings)
+        try:
+            problems += problems_of(error, Settings)
+        except UnicodeEncodeError:  # a flag, which the environment and the file cannot bring
+            problems.append(Problem("", "something that was given is not UTF-8 text"))
     if settings is None or problems:
         # The validation error holds the raw input, secrets included: it must not be chained.
         raise ConfigError(_told(problems, env)) from None
@@ -51,13 +57,15 @@ def _told(problems: list[Problem], env: Mapping[str, str]) -> list[Problem]:
     }
     return [
         Problem(
-            _printable(problem.path),
-            _printable(problem.message)
+            _printable(problem.path, _PATH_SHOWN),
+            _printable(problem.message, _MESSAGE_SHOWN)
             + (f" (set by {variables[problem.path]})" if problem.path in variables else ""),
         )
         for problem in problems
     ]
 
 
-def _printable(text: str) -> str:
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+def _printable(text: str, most: int) -> str:
+    """In one line that a person reads."""
+    shown = text if len(text) <= most else f"{text[:most]}…"
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in shown)

@@ -21,6 +21,7 @@ from sidecar.errors import Problem
 
 Path = tuple[str | int, ...]
 
+NO_SUCH_FILE = "no_such_file"
 _REFUSED = "refused"
 _NUMBER_TYPES = frozenset(
     {"float_parsing", "float_type", "int_parsing", "int_type", "int_from_float", "finite_number"}
@@ -141,15 +142,16 @@ def _message(detail: ErrorDetails, root: type[BaseModel], path: Path) -> str:
         case "enum" | "literal_error":
             return f"must be one of {detail['ctx']['expected']}{shown}".replace("'", "")
         case "model_type" | "model_attributes_type" | "mapping_type" | "dict_type":
-            return f"must be a mapping of settings{shown}"
+            return "must be a mapping of settings"  # what stands there may be the secret itself
         case "tuple_type":
             return f"must be a list{shown}"
         case "string_type":
             return f"must be text{shown}; put it in quotes if it is meant as text"
         case "too_short":
             return "must not be empty"
-        case "path_not_file":
-            return f"no such file{shown}"
+        case kind if kind == NO_SUCH_FILE:
+            looks_like_one = str(detail["input"]).startswith(("/", "."))
+            return f"no such file{shown}" if looks_like_one else "no such file: a path is meant"
         case kind if kind in _NUMBER_TYPES:
             whole = "a whole number" if kind.startswith("int") else "a number"
             unit = str(path[-1]).rsplit("_", 1)[-1]

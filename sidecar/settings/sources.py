@@ -8,6 +8,7 @@ of these into lists when everything is merged. Problems are collected, not raise
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Hashable, Iterator, Mapping
 from difflib import get_close_matches
@@ -46,6 +47,8 @@ _SERVICE = re.compile(
 )
 _SERVICE_URL = re.compile(r"(tcp|udp|sctp)://")
 
+_MOST_VALUES = 100_000
+
 Tree = dict[Any, Any]
 
 
@@ -73,7 +76,8 @@ class Layer(PydanticBaseSettingsSource):
         kafka = tree.get(_KAFKA)
         if isinstance(kafka, dict):
             # What was said before needs no second reference to be readable.
-            said = above.get(_KAFKA, {})
+            said = above.get(_KAFKA)
+            said = said if isinstance(said, dict) else {}
             mine = {name: value for name, value in kafka.items() if name not in said}
             tree[_KAFKA] = dict(_resolved(mine, self._env, self._problems))
         if _ROUTES in tree:
@@ -184,7 +188,26 @@ def _revealed(
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Refuses what YAML would let pass in silence: a key given twice, a key that is not text."""
+    """Refuses what YAML would let pass in silence: a key given twice, a key that is not text.
+
+    And what it would stumble over.
+    """
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, TypeError, OverflowError):
+            raise yaml.MarkedYAMLError(
+                problem="a value is not what it looks like: put it in quotes",
+                problem_mark=node.start_mark,
+            ) from None
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        if isinstance(node, yaml.ScalarNode) and not _is_text(node.value):
+            raise yaml.MarkedYAMLError(
+                problem="half of a pair of \\u characters", problem_mark=node.start_mark
+            )
+        return super().construct_scalar(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -193,8 +216,9 @@ class _StrictLoader(yaml.SafeLoader):
                 continue
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
+                told = f" {key_node.value}" if isinstance(key_node, yaml.ScalarNode) else ""
                 raise yaml.MarkedYAMLError(
-                    problem=f"the key {key_node.value} is not text: put it in quotes",
+                    problem=f"the key{told} is not text: put it in quotes",
                     problem_mark=key_node.start_mark,
                 )
             if key in seen:
@@ -218,16 +242,39 @@ def file_tree(file: Path) -> Tree:
     except yaml.MarkedYAMLError as error:
         if mark := error.problem_mark or error.context_mark:
             where = f"{file}:{mark.line + 1}:{mark.column + 1}"
-        reason = " ".join(filter(None, (error.context, error.problem)))
-        said = f"is not valid YAML: {reason}"
+        said = f"is not valid YAML: {_reason(error)}"
     except yaml.YAMLError as error:
         said = f"is not valid YAML: {str(error).splitlines()[0]}"
+    except RecursionError:
+        said = "is nested too deeply"
     else:
         if isinstance(tree, dict):
-            return tree
+            if _values_in(tree, {}) <= _MOST_VALUES:
+                return tree
+            raise ConfigError([Problem(where, "holds too many values, by its aliases")])
         said = "is empty" if tree is None else "must hold a mapping of settings"
         said += "; it begins with kafka: and routes:"
     raise ConfigError([Problem(where, said)])
+
+
+def _values_in(node: Any, known: dict[int, float]) -> float:
+    """How many there are where each alias stands for all it means; infinite where one is inside."""
+    if not isinstance(node, dict | list):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = math.inf  # until it is counted
+        inside = node.values() if isinstance(node, dict) else node
+        known[id(node)] = 1 + sum(_values_in(each, known) for each in inside)
+    return known[id(node)]
+
+
+def _reason(error: yaml.MarkedYAMLError) -> str:
+    """What is wrong, without the value that is wrong: a password may begin with * or !."""
+    problem = error.problem or ""
+    for beginning, what in (("found undefined alias", "*"), ("could not determine a cons", "!")):
+        if problem.startswith(beginning):
+            return f"a value that begins with {what} is not text: put it in quotes"
+    return " ".join(filter(None, (error.context, problem)))
 
 
 # --- environment --------------------------------------------------------------------------------
@@ -316,15 +363,24 @@ def _kafka_variables() -> Iterator[str]:
 
 
 def _parsed(settings: type[BaseModel], path: TreePath, text: str) -> Any:
+    if not _is_text(text):
+        raise ValueError("is not UTF-8 text")
     annotation = annotation_at(settings, path)
     if not text and may_be_null(annotation):
         return None
     if model_of(annotation) or item_of(annotation) is not None or is_mapping(annotation):
         try:
             return json.loads(text)
+        except RecursionError:
+            raise ValueError("must hold JSON that is nested less deeply") from None
         except ValueError as error:
             raise ValueError(f"must hold JSON: {error}") from None
     return text
+
+
+def _is_text(value: str) -> bool:
+    """Whether it is of characters alone: what is none of UTF-8 comes as half a pair."""
+    return not re.search("[\ud800-\udfff]", value)
 
 
 def _put(tree: Tree, path: TreePath, value: Any) -> None:

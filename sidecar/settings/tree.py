@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     Field,
-    FilePath,
     SecretStr,
     WithJsonSchema,
     field_serializer,
@@ -51,6 +50,7 @@ from sidecar.settings.failures import DeadLetterSettings, RetrySettings
 from sidecar.settings.fields import (
     KAFKA_SCHEMA,
     Count,
+    File,
     KafkaValue,
     PositiveSeconds,
     RatePerSecond,
@@ -58,6 +58,7 @@ from sidecar.settings.fields import (
     Section,
 )
 from sidecar.settings.problems import refusal
+from sidecar.settings.secrets import read_secret_file
 from sidecar.settings.sources import with_lists
 
 DEFAULT_THRESHOLD = 1000
@@ -268,7 +269,10 @@ class AppSettings(Section):
 
 def _token_of(data: Mapping[str, Any]) -> SecretStr | None:
     file = data.get("token_file")
-    return None if file is None else SecretStr(file.read_text(encoding="utf-8").strip())
+    try:
+        return None if file is None else SecretStr(read_secret_file(file).strip())
+    except ValueError:
+        return None  # _token_is_one says why
 
 
 class AdminSettings(Section):
@@ -281,9 +285,7 @@ class AdminSettings(Section):
         description="Unix socket (mode 0600) that needs no token; null: none. The default is left"
         " out with a warning where its directory cannot be written",
     )
-    token_file: FilePath | None = Field(
-        default=None, description="file that holds the bearer token"
-    )
+    token_file: File | None = Field(default=None, description="file that holds the bearer token")
     token: SecretStr | None = Field(
         default_factory=_token_of,
         description="bearer token; better SIDECAR_ADMIN__TOKEN or token_file than the file itself",
@@ -307,6 +309,11 @@ class AdminSettings(Section):
     def _token_is_one(self) -> Self:
         if self.token_file is not None and "token" in self.model_fields_set:
             raise refusal([Problem("token", "is given as well as token_file: keep one of them")])
+        if self.token_file is not None and self.token is None:
+            try:
+                read_secret_file(self.token_file)
+            except ValueError as error:
+                raise refusal([Problem("token_file", str(error))]) from None
         if self.token is not None:
             name = "token" if self.token_file is None else "token_file"
             value = self.token.get_secret_value()

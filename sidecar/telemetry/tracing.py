@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
+from urllib.parse import unquote
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -49,6 +50,7 @@ from sidecar.logs import RateLimited
 from sidecar.model import Answer, Failed, FailureKind, Outcome, Record, Result, TracedRecord
 from sidecar.ports import Delivery, Slot
 from sidecar.settings import RouteSettings
+from sidecar.settings.secrets import HIDDEN
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,8 @@ SERVICE: Final = "sidecar"  # unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUT
 LINKS: Final = 128  # of a batch: the library keeps no more by default
 # An attempt that is given up this close to its deadline has missed it.
 DEADLINE_SECONDS: Final = 0.01
+
+_SECRET_LENGTH: Final = 4  # a shorter value of a header is none, and stands in every other word
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _FIELDS: Final = frozenset(_PROPAGATOR.fields)
@@ -300,15 +304,37 @@ def _sender() -> SpanProcessor:
 
 
 class _LimitedHandler(logging.Handler):
-    """What the library has to say goes to our log, each trouble once per interval."""
+    """What the library has to say goes to our log, each trouble once per interval.
+
+    It repeats headers that it cannot read, and reasons of a collector that may repeat them: there
+    is a token in them.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._repeating = RateLimited(log)
+        self._secrets = sorted(_header_values(), key=len, reverse=True)
 
     def emit(self, record: logging.LogRecord) -> None:
         key = (record.name, record.msg)
-        self._repeating.limited(key, record.levelno, "tracing: %s", record.getMessage())
+        said = record.getMessage()
+        for secret in self._secrets:
+            said = said.replace(secret, HIDDEN)
+        self._repeating.limited(key, record.levelno, "tracing: %s", said)
+
+
+def _header_values() -> set[str]:
+    """What the environment gives as headers, as written and as sent; names alone tell nothing."""
+    texts = [os.environ.get(f"OTEL_EXPORTER_OTLP_{kind}HEADERS", "") for kind in ("", "TRACES_")]
+    items = [item for text in texts for item in text.split(",")]
+    # One without a name is as likely the value alone.
+    values = [(item.partition("=")[2] or item).strip() for item in items]
+    return {
+        form
+        for each in values
+        for form in (each, unquote(each).strip())
+        if len(form) >= _SECRET_LENGTH
+    }
 
 
 def _limit_log() -> None:

@@ -130,11 +130,16 @@ class Stage:
         self.dead = f"{self.topic}.dead"
         kafka.create_topic(self.topic, PARTITIONS)
         kafka.create_topic(self.dead, 1, dead_replication)
-        self.app, self.journal = self.another_app(revive_seconds)
+        self.journal_file = self._another_file()
+        self.journal = Journal(self.journal_file)
+        self.app = scene.recording_app(self.journal_file, revive_seconds=revive_seconds)
 
-    def another_app(self, revive_seconds: float | None = None) -> tuple[RecordingApp, Journal]:
-        file = self.scene.directory / f"{self.topic}-{time.time_ns()}.journal"
-        return self.scene.recording_app(file, revive_seconds=revive_seconds), Journal(file)
+    def another_app(self) -> tuple[RecordingApp, Journal]:
+        file = self._another_file()
+        return self.scene.recording_app(file), Journal(file)
+
+    def _another_file(self) -> Path:
+        return self.scene.directory / f"{self.topic}-{time.time_ns()}.journal"
 
     def config(self, *, port: int = 0, kafka: Mapping[str, Any] | None = None, **more: Any) -> Any:
         """Of one route to the application, or to the port; more: settings of the route."""

@@ -177,6 +177,20 @@ async def test_bug_tells_nothing_of_the_inside(served: Served) -> None:
     assert (await served.get("/livez")).status_code == 200
 
 
+def test_a_bug_that_is_asked_for_again_and_again_is_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with serving() as served:
+            served.view.broken = True
+            for _ in range(5):
+                problem(await served.get("/v1/status"), 500)
+
+    run(main())
+    (line,) = [each for each in caplog.records if each.name.startswith("sidecar.")]
+    assert line.exc_info is not None
+
+
 # --- names ----------------------------------------------------------------------------------------
 
 

@@ -176,6 +176,7 @@ def test_held_is_told_since_the_first_time_and_not_since_the_last_trial() -> Non
     assert rig.cause.cause is CauseName.HELD
     began = datetime.fromtimestamp(UNIX + 5, UTC)
     assert (rig.cause.since, rig.status.availability.since) == (began, began)
+    assert "the route's auth" in rig.cause.next_step, "what a 401 or 403 is about"
 
 
 def test_a_reachable_app_with_nothing_to_try_is_no_cause() -> None:

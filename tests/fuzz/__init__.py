@@ -1,1 +1,1 @@
-"""Fuzzing of what reads an application's answers: python -m tests.fuzz."""
+"""Fuzzing of whatever others write and the sidecar reads: python -m tests.fuzz."""

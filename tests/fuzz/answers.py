@@ -10,6 +10,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from sidecar.delivery.connection import ANSWER_LIMIT, JUST_STATUS, Reading
+from tests.fuzz.spoiling import spoiled
 
 VALID: Final = (
     b"HTTP/1.1 204 No Content\r\n\r\n",
@@ -82,7 +83,7 @@ def case(number: int) -> Case:
     random = Random(number)
     data = random.choice(VALID)
     for _ in range(random.choice((0, 0, 1, 1, 2, 5))):
-        data = _spoiled(random, data)
+        data = spoiled(random, data, PIECES, VALID)
     if random.random() < 0.2:
         data += random.choice(VALID)
     if random.random() < 0.05:
@@ -93,23 +94,3 @@ def case(number: int) -> Case:
         cuts = [each.start() for each in re.finditer(b"HTTP/", data) if each.start()]
     breaks, again = random.random() < 0.3, random.random() < 0.5
     return Case(data, tuple(cuts), breaks, again, random.choice(READINGS))
-
-
-def _spoiled(random: Random, data: bytes) -> bytes:
-    at = random.randrange(len(data) + 1)
-    to = min(len(data), at + random.choice((1, 2, 8, 40)))
-    match random.randrange(6):
-        case 0:
-            return data[:at] + random.choice(PIECES) + data[at:]
-        case 1:
-            return data[:at] + data[to:]
-        case 2:
-            return data[:at] + data[at:to] * random.choice((2, 3, 50)) + data[to:]
-        case 3 if data:
-            at = random.randrange(len(data))
-            return data[:at] + bytes([random.randrange(256)]) + data[at + 1 :]
-        case 4:
-            other = random.choice(VALID)
-            return data[:at] + other[random.randrange(len(other)) :]
-        case _:
-            return data[:at] + random.randbytes(random.choice((1, 4, 60))) + data[at:]

@@ -454,3 +454,13 @@ def test_attributes_count_for_the_size_of_the_head() -> None:
     encoder = RequestEncoder("/", "app:80", "text/plain", 16_384, shape=shape())
     with pytest.raises(Unsendable):
         encoder.encode(record(headers=[*EVENT, ("ce_subject", b"x" * 20_000)]), 1)
+
+
+def test_what_producers_name_their_headers_fills_no_memory() -> None:
+    """Names are remembered, for most records have the same; but no long ones, and not for ever."""
+    wrapping = shape()
+    for number in range(1100):
+        names = (f"ce_{number}", f"ce_{number}" + "x" * 1000)
+        wrapping(record(headers=[(name, b"x") for name in names]), 1)
+    assert len(wrapping._prefixes) <= 1024
+    assert max(map(len, wrapping._prefixes)) <= 64

@@ -1,14 +1,23 @@
-"""A few thousand of the cases of `make fuzz`, and that it finds what is wrong."""
+"""A few thousand of the cases of `make fuzz`, its corpus, and that it finds what is wrong."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from sidecar.core import done_map, letters
+from sidecar.delivery import request
 from sidecar.delivery.connection import Connection
+from sidecar.settings import loading, tree
+from tests.fakes.admin import FakeView
+from tests.fuzz import admin
 from tests.fuzz.answers import case
+from tests.fuzz.corpus import kept
+from tests.fuzz.kinds import KINDS, Kind
 from tests.fuzz.oracle import judge
+from tests.fuzz.running import Figures, Found, run
 
 CASES = 4000
 
@@ -80,3 +89,92 @@ def takes_what_was_cut(right: Any, connection: Any) -> None:
 )
 def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch, method: str, wrong: Any) -> None:
     assert finds(monkeypatch, method, wrong)
+
+
+# --- the other kinds ----------------------------------------------------------------------------
+
+SOME = {"records": 1500, "metadata": 3000, "configuration": 150, "admin": 25}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _server_ends() -> Iterator[None]:
+    yield
+    admin._Server.stop()
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_what_others_write_does_no_harm(name: str) -> None:
+    for number in range(SOME[name]):
+        KINDS[name].judge(KINDS[name].case(number))
+
+
+KEPT = [(name, file) for name, kind in KINDS.items() if kind.kept for file in kept(name)]
+
+
+@pytest.mark.parametrize(("name", "file"), KEPT)
+def test_what_did_harm_once_does_none_now(name: str, file: str) -> None:
+    kind = KINDS[name]
+    assert kind.kept is not None
+    kind.judge(kind.kept(file, kept(name)[file]))
+
+
+def told_whole(text: str, _: int) -> str:
+    return text
+
+
+_gaps = done_map._encode_gaps
+
+
+def forgets_the_first(base: int, outstanding: list[int], highest: int) -> tuple[bytes, int]:
+    return _gaps(base, outstanding[1:], highest)
+
+
+def fails(_: Any) -> None:
+    raise RuntimeError("of the inside")
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "what", "wrong"),
+    [
+        ("records", request, "is_plain", lambda _: True),
+        ("records", request, "quote", lambda text, safe: text),
+        ("metadata", done_map, "_encode_gaps", forgets_the_first),
+        ("metadata", letters, "MOST", 10**20),
+        ("configuration", loading, "_printable", told_whole),
+        ("configuration", tree, "is_secret", lambda _: False),
+        ("admin", FakeView, "partitions", fails),
+    ],
+)
+def test_a_fault_planted_in_what_reads_is_found(
+    name: str, where: Any, what: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(where, what, wrong)
+    with pytest.raises(Found) as found:
+        run(KINDS[name], 30.0, seed=1)
+    with pytest.raises(Exception):  # noqa: B017 (whatever it was)
+        KINDS[name].judge(KINDS[name].case(found.value.number))
+
+
+def test_what_has_no_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.fuzz.running.HANGS_SECONDS", 1)
+
+    def hangs(_: object) -> None:
+        while True:
+            pass
+
+    with pytest.raises(Found) as found:
+        run(Kind(int, hangs), 30.0, seed=1)
+    assert isinstance(found.value.__cause__, TimeoutError)
+
+
+@pytest.mark.parametrize(
+    ("figures", "grows"),
+    [
+        (Figures(1, 60.0, 29_000, 20.0), False),
+        (Figures(1, 60.0, 31_000, 0.0), True),
+        (Figures(1, 60.0, 0, 25.0), True),
+        (Figures(1, 5.0, 31_000, 25.0), False),
+    ],
+)
+def test_growing_memory_is_a_finding_once_caches_are_full(figures: Figures, grows: bool) -> None:
+    assert figures.grows is grows

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sidecar.cli.letter_text import count_lines, letter_json, letter_line, letter_text
-from sidecar.core.letters import By, Letter, Origin, Selection, read_letter
+from sidecar.core.letters import OTHERS, By, Letter, Origin, Selection, counted, read_letter
 from sidecar.core.retry_mark import RetryMark
 from sidecar.kafka.dead_letters import told_headers
 from sidecar.model import Assignment, Header, Partition, Record
@@ -142,3 +142,15 @@ def test_json_tells_bytes_text_and_null_apart() -> None:
 
 def test_times_beyond_any_calendar_are_left_out() -> None:
     assert letter_json(letter(parked_ms=10**18))["parked"] is None
+
+
+def test_values_without_end_are_counted_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes to the topic chooses the keys: they must not fill the memory."""
+    monkeypatch.setattr("sidecar.core.letters.ROOM_BYTES", 2000)
+    keys = [b"k", *(b"%d" % number for number in range(100)), b"x" * 5000, b"k"]
+    letters = [read_letter("d", 0, 0, 0, key, None, None) for key in keys]
+    counts = counted(letters, By.KEY)
+    assert counts.total() == len(keys)
+    assert counts[b"k"] == 2
+    assert counts[OTHERS] > 80
+    assert sum(len(each) for each in counts if isinstance(each, bytes)) < 2000

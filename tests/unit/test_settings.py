@@ -240,12 +240,31 @@ def test_a_token_file_is_read_without_its_line_end(tmp_path: Path) -> None:
     assert token is not None
     assert token.get_secret_value() == "hush"
     file.write_text("\n", encoding="utf-8")
+    assert problems(admin={"token_file": str(file)}) == [f"admin.token_file: {file} is empty"]
+    file.write_text("hush hush\n", encoding="utf-8")
     assert problems(admin={"token_file": str(file)}) == [
         "admin.token_file: must hold visible ASCII without spaces, and not be empty"
+    ]
+    file.write_bytes(b"\xff")
+    assert problems(admin={"token_file": str(file)}) == [
+        f"admin.token_file: {file} is not UTF-8 text"
     ]
     assert problems(admin={"token_file": str(file), "token": "x"}) == [
         "admin.token: is given as well as token_file: keep one of them"
     ]
+
+
+def test_a_name_no_file_can_have_is_no_such_file() -> None:
+    name = "x" * 3000
+    assert problems(admin={"token_file": name}) == [
+        "admin.token_file: no such file: a path is meant"
+    ]
+
+
+def test_what_is_told_is_never_longer_than_a_person_reads() -> None:
+    unknown: dict[str, Any] = {"x" * 5000: 1}
+    (told,) = problems(**unknown)
+    assert len(told) < 1300
 
 
 # --- mistakes in single values ------------------------------------------------------------------
@@ -265,7 +284,7 @@ ROUTE: list[tuple[dict[str, Any], str]] = [
     ({"topics": "orders"}, "topics: must be a list, not 'orders'"),
     ({"topics": [7]}, "topics[0]: must be text, not 7; put it in quotes if it is meant as text"),
     ({"topics": []}, "topics: must not be empty"),
-    ({"retry": 3}, "retry: must be a mapping of settings, not 3"),
+    ({"retry": 3}, "retry: must be a mapping of settings"),
     (
         {"guarantee": "exactly_once"},
         "guarantee: must be one of at_least_once or at_most_once, not exactly_once",

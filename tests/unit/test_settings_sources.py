@@ -254,7 +254,28 @@ def test_any_variable_is_a_setting_or_ignored_or_told_by_name(name: str, value: 
     assert all("\n" not in line for line in told({variable: value}, copy.deepcopy(BASE)))
 
 
+def test_variables_that_are_no_text_or_nested_without_end_are_told() -> None:
+    name = "SIDECAR_ROUTES"
+    assert f"{name}: is not UTF-8 text" in refusals(None, {name: "\udcff"})
+    assert f"{name}: must hold JSON that is nested less deeply" in refusals(
+        None, {name: "[" * 100_000}
+    )
+
+
+def test_a_variable_in_place_of_a_mapping_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "sidecar.yaml"
+    file.write_text("kafka: {bootstrap.servers: x}\n", encoding="utf-8")
+    assert "kafka: must be a mapping of librdkafka properties (set by SIDECAR_KAFKA)" in refusals(
+        file, {"SIDECAR_KAFKA": "1"}
+    )
+
+
 # --- file ---------------------------------------------------------------------------------------
+
+
+LAUGHS = "a0: &a0 [x, x]\n" + "".join(
+    f"a{number}: &a{number} [*a{number - 1}, *a{number - 1}]\n" for number in range(1, 40)
+)
 
 
 @pytest.mark.parametrize(
@@ -266,12 +287,19 @@ def test_any_variable_is_a_setting_or_ignored_or_told_by_name(name: str, value: 
         ("kafka:\n\tx: 1\n", ":2:1", "is not valid YAML: while scanning"),
         ("on: 1\n", ":1:1", "is not valid YAML: the key on is not text: put it in quotes"),
         ("? [a]\n: 1\n", ":1:3", "is not valid YAML: the key"),
-        ("a: !!python/object:os.x {}\n", ":1:4", "is not valid YAML: could not determine"),
-        ("a: *b\n", ":1:4", "is not valid YAML: found undefined alias"),
+        ("a: !!python/object:os.x {}\n", ":1:4", "is not valid YAML: a value that begins with !"),
+        ("a: *b\n", ":1:4", "is not valid YAML: a value that begins with *"),
         ("a: 1\n---\nb: 1\n", ":2:1", "is not valid YAML: expected a single document"),
         ("", "", "is empty; it begins with kafka: and routes:"),
         ("- 1\n", "", "must hold a mapping of settings; it begins with kafka: and routes:"),
         ("a: \x00\n", "", "is not valid YAML: unacceptable character"),
+        ("a: 2001-99-99\n", ":1:4", "is not valid YAML: a value is not what it looks like"),
+        ("a: !!int x\n", ":1:4", "is not valid YAML: a value is not what it looks like"),
+        (f"a: {'1' * 5000}\n", ":1:4", "is not valid YAML: a value is not what it looks like"),
+        ('a: "\\ud800"\n', ":1:4", "is not valid YAML: half of a pair"),
+        (f"a: {'[' * 1200}\n", "", "is nested too deeply"),
+        ("a: &a [*a]\n", "", "holds too many values, by its aliases"),
+        (LAUGHS, "", "holds too many values, by its aliases"),
     ],
 )
 def test_a_file_that_is_no_tree_is_told_with_its_line(

@@ -360,3 +360,16 @@ def test_what_the_library_says_again_and_again_is_one_line(
     for number in range(5):
         library.error("Failed to export: %d", number)
     assert [entry.getMessage() for entry in caplog.records] == ["tracing: Failed to export: 0"]
+
+
+@pytest.mark.parametrize("headers", ["hush-hush", "a=1, authorization=Basic%20hush-hush"])
+def test_what_the_library_repeats_of_headers_is_hidden(
+    headers: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It repeats those that it cannot read; a collector's reason may repeat those it was sent."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", headers)
+    tracing = Tracing()
+    logging.getLogger("opentelemetry.exporter.otlp").error("401, reason: %s", "Basic hush-hush")
+    asyncio.run(tracing.close())
+    assert "401, reason: " in caplog.text
+    assert "hush" not in caplog.text

@@ -1,0 +1,1 @@
+"""An hour of ordinary disturbances, and whether anything grows: python -m tests.soak."""
