@@ -8,10 +8,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from sidecar.errors import Problem
 from sidecar.settings.problems import refusal
+from sidecar.settings.secrets import Secret
 
 YEAR_SECONDS: Final = 31_536_000.0
 
-KafkaValue = str | int | float | bool | SecretStr
+KafkaValue = str | int | float | bool | SecretStr | Secret
 
 KAFKA_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
