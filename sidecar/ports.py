@@ -97,6 +97,12 @@ class RecordSource(Protocol):
     def rejoin(self) -> None:
         """Join the group again, once everything was given up. Not inside a callback."""
 
+    def renew(self) -> None:
+        """Make the client anew, of what its files say now; after leave, with nothing owned.
+
+        It is in no group until rejoin. Not inside a callback.
+        """
+
     def poll(self, limit: int, timeout: float) -> list[Message]:
         """Up to limit messages; waits at most timeout seconds for the first, serves callbacks.
 

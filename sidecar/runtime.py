@@ -26,6 +26,7 @@ import uvloop
 from sidecar import __version__
 from sidecar.admin.server import Address, AdminServer
 from sidecar.control import Operations
+from sidecar.core.commands import Renew
 from sidecar.core.kafka_rules import OffsetReset
 from sidecar.core.places import Places
 from sidecar.delivery import (
@@ -37,6 +38,7 @@ from sidecar.delivery import (
 )
 from sidecar.dispatch.route import Phase, Route
 from sidecar.errors import ConfigError, ExitCode, SidecarError
+from sidecar.kafka.access_watch import AccessWatch
 from sidecar.kafka.client_config import client_config, consumer_config, producer_config
 from sidecar.kafka.dead_letter_watch import DeadLetterWatch
 from sidecar.kafka.dead_letters import DeadLetterWriter
@@ -84,6 +86,9 @@ class Runtime:
         self._drained = asyncio.Event()
         self._failure: BaseException | None = None
         self._edges: list[Delivery | Parking] = []  # of all routes; closed after they have ended
+        self._renewals: list[Callable[[], object]] = []  # of all clients that stay
+        # Before any client is made: what is read by them is what it compares with.
+        self._access: Final = AccessWatch(settings, lambda: self._tell(self._renew))
         self._tracing: Final = _open_tracing(settings)
         verticals = [self._build(route) for route in settings.routes]
         self.routes: Final = [vertical.route for vertical in verticals]
@@ -113,6 +118,7 @@ class Runtime:
         else:
             for route in self.routes:
                 route.start()
+            self._access.start()
         # What was made so far stays: the collector need not look at it again and again.
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD, 20, 20)
@@ -145,6 +151,7 @@ class Runtime:
     async def _drain(self) -> None:
         seconds = self.settings.drain_seconds
         deadline = self._loop.time() + seconds
+        self._access.stop()
         self._letters.stop()
         for route in self.routes:
             route.drain()
@@ -219,6 +226,11 @@ class Runtime:
         log.error("%s", context.get("message"), exc_info=error)
         self.fail(error)
 
+    def _renew(self) -> None:
+        """Every route leaves its group as at a rebalance, and joins it with clients made anew."""
+        for renew in self._renewals:
+            renew()
+
     def _tell(self, function: Callable[..., object], *args: object) -> None:
         """From a fetch thread to the loop; after the end of the loop there is nobody to tell."""
         with contextlib.suppress(RuntimeError):
@@ -285,6 +297,7 @@ class Runtime:
                 route_settings.pattern,
                 topic_ids=not self._embedded,
                 route=name,
+                anew=lambda: consumer_config(settings, route_settings),
             ),
             sink=route,
             tell=self._tell,
@@ -300,12 +313,16 @@ class Runtime:
         )
         # A daemon: a client that hangs in its library does not hold the exit.
         thread = threading.Thread(target=fetcher.run, name=f"fetch-{name}", daemon=True)
-        self._edges += [delivery] if parking is None else [delivery, parking]
+        self._edges.append(delivery)
+        self._renewals.append(lambda: mailbox.post(Renew()))
+        if parking is not None:
+            self._edges.append(parking)
+            self._renewals.append(lambda: parking.renew(producer_config(settings, route_settings)))
         return Vertical(route, fetcher, thread)
 
     def _parking(
         self, route_settings: RouteSettings, retry_topics: Sequence[RetryTopic]
-    ) -> Parking | None:
+    ) -> DeadLetterWriter | None:
         dead_letter = route_settings.dead_letter
         if dead_letter is None and not retry_topics:
             return None

@@ -63,7 +63,11 @@ def _nothing_is_left_behind() -> Iterator[None]:
 
 def cluster(nodes: int, config: Properties | None = None) -> Iterator[KafkaCluster]:
     """Of a fixture: a cluster of the rig. Without a way to one it skips, in CI it fails."""
-    found = KafkaCluster(nodes, config=config)
+    yield from entered(KafkaCluster(nodes, config=config))
+
+
+def entered(found: KafkaCluster) -> Iterator[KafkaCluster]:
+    """The same for one that is already described."""
     try:
         found.start()
     except NoKafka as missing:

@@ -50,10 +50,14 @@ class Rejoin(NamedTuple):
     """Join the group again."""
 
 
+class Renew(NamedTuple):
+    """Leave the group, make the client anew, and join again."""
+
+
 class Finish(NamedTuple):
     """Commit these, leave the group and end."""
 
     positions: Sequence[Position]
 
 
-Command = Wake | Commit | Clear | Revoked | StopFetching | Leave | Rejoin | Finish
+Command = Wake | Commit | Clear | Revoked | StopFetching | Leave | Rejoin | Renew | Finish

@@ -17,7 +17,18 @@ from sidecar.core.kafka_properties import Property, properties
 from sidecar.errors import Problem
 
 EMBEDDED: Final = "embedded"
+# A mechanism of ours: OAUTHBEARER, with tokens that are signed for Amazon MSK.
+AWS_MSK_IAM: Final = "AWS_MSK_IAM"
 MAX_POLL_INTERVAL_MS: Final = 300_000
+
+# Files and directories. What OAUTHBEARER signs its requests with is read for each of them.
+READ_ONCE: Final = (
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.crl.location",
+    "ssl.key.location",
+    "ssl.keystore.location",
+)
 
 _SECRET_NAME: Final = re.compile(r"password|passphrase|secret|key\.pem$|oauthbearer\.config$")
 
@@ -215,7 +226,12 @@ def _group_problems(texts: Mapping[str, str]) -> list[Problem]:
 
 
 def _oauth_problems(texts: Mapping[str, str]) -> list[Problem]:
-    chosen = "OAUTHBEARER" in texts.get("sasl.mechanisms", "").upper()
+    mechanism = texts.get("sasl.mechanisms", "").upper()
+    if mechanism == AWS_MSK_IAM:
+        if texts.get("security.protocol", "").lower() == "sasl_ssl":
+            return []
+        return [Problem("security.protocol", f"must be SASL_SSL with {AWS_MSK_IAM}")]
+    chosen = "OAUTHBEARER" in mechanism
     by_itself = (
         texts.get("sasl.oauthbearer.method", "").lower() == "oidc"
         or texts.get("enable.sasl.oauthbearer.unsecure.jwt", "").lower() in _TRUE

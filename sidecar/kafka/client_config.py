@@ -8,9 +8,10 @@ the topics that dead letters are written to.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from sidecar.core.kafka_properties import properties
+from sidecar.kafka.msk_iam import with_tokens
 from sidecar.settings import RouteSettings, Settings
 from sidecar.settings.topics import excluded
 
@@ -55,7 +56,7 @@ _PRODUCER: Final = {
 _PRODUCER_MESSAGE_BYTES: Final = "67108864"
 
 
-def client_config(settings: Settings) -> dict[str, str]:
+def client_config(settings: Settings) -> dict[str, Any]:
     """The properties any client of the cluster needs: addresses, security, sockets."""
     known = properties()
     given = {
@@ -63,10 +64,10 @@ def client_config(settings: Settings) -> dict[str, str]:
         for name in settings.kafka
         if known[name].consumer and known[name].producer
     }
-    return {"client.id": "sidecar", **_CLIENT_DEFAULTS, **given}
+    return with_tokens({"client.id": "sidecar", **_CLIENT_DEFAULTS, **given})
 
 
-def consumer_config(settings: Settings, route: RouteSettings) -> dict[str, str]:
+def consumer_config(settings: Settings, route: RouteSettings) -> dict[str, Any]:
     """The final properties of the route's consumer; secrets are in the clear."""
     given = {name: settings.kafka_text(name) for name in settings.kafka}
     config = {
@@ -90,10 +91,10 @@ def consumer_config(settings: Settings, route: RouteSettings) -> dict[str, str]:
         # Expressions, separated by commas, neither of which a topic's name can hold but for dots.
         ours = [f"^{topic.replace('.', '[.]')}$" for topic in left_out]
         config["topic.blacklist"] = ",".join([*filter(None, [given.get("topic.blacklist")]), *ours])
-    return config
+    return with_tokens(config)
 
 
-def producer_config(settings: Settings, route: RouteSettings) -> dict[str, str]:
+def producer_config(settings: Settings, route: RouteSettings) -> dict[str, Any]:
     """The final properties of the producer of parked records; secrets are in the clear."""
     # Whether a record is too large is for the broker of its topic to say.
     config = {"message.max.bytes": _PRODUCER_MESSAGE_BYTES, **client_config(settings)}

@@ -25,7 +25,9 @@ import contextlib
 import itertools
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -118,17 +120,7 @@ class DeadLetterWriter:
         self._route: Final = route
         self.topic: Final = topic
         self._name: Final = topic or group
-        self._config: Final = {
-            # What the source topic holds compressed may be far above the limit when it is not.
-            "compression.type": "zstd",
-            **config,
-            "acks": "all",
-            "enable.idempotence": True,
-            "batch.size": _BATCH_BYTES,
-            "message.timeout.ms": max(1, round(deadline_seconds * 1000)),
-            # A topic that does not exist is told by its name, not by the deadline.
-            "topic.metadata.propagation.max.ms": max(1, round(deadline_seconds * 500)),
-        }
+        self._config = config
         self._group = group
         self._tell = tell
         self._deadline_seconds = deadline_seconds
@@ -155,13 +147,21 @@ class DeadLetterWriter:
         except KafkaException as error:
             self._tell(done, f"{topic}: {describe(kafka_error(error))}")
 
+    def renew(self, config: Mapping[str, object]) -> None:
+        """Make the producer anew with the next write; what the old one holds, it still writes."""
+        self._config = config
+        if self._client is not None:
+            self._client.stop(self._deadline_seconds)
+            self._retire(self._client)
+            self._client = None
+
     async def close(self) -> None:
         """Wait a bounded time for what is unconfirmed, then answer the rest with an error."""
         self._closed = True
         clients = [*self._retired, *([self._client] if self._client is not None else [])]
         self._retired, self._client = [], None
         for client in clients:
-            client.stop()
+            client.stop(self._close_seconds)
         # Each thread bounds itself; a client that hangs in its destructor is left behind.
         patience = self._close_seconds + 2 * _PURGE_SECONDS
         await asyncio.gather(*(asyncio.to_thread(client.join, patience) for client in clients))
@@ -170,24 +170,23 @@ class DeadLetterWriter:
         client = self._client
         if client is not None and client.dead:
             self._log.warning("%s: the producer died and is made anew: %s", self._name, client.dead)
-            self._retired = [each for each in self._retired if each.running] + [client]
+            self._retire(client)
             client = None
         if client is None:
             client = self._client = _Client(
-                self._config,
-                self._name,
-                self._tell,
-                self._deadline_seconds,
-                self._close_seconds,
-                self._route,
+                self._config, self._name, self._tell, self._deadline_seconds, self._route
             )
         return client
+
+    def _retire(self, client: _Client) -> None:
+        self._retired = [each for each in self._retired if each.running] + [client]
 
 
 class _Client:
     """One producer, its thread, and the writes it has not answered.
 
-    write and stop are called on the loop, join anywhere; all else runs on the thread.
+    write and stop are called on the loop, join anywhere; all else runs on the thread. There the
+    producer is made as well: where tokens have to be signed for it that takes a second.
     """
 
     def __init__(
@@ -196,21 +195,22 @@ class _Client:
         name: str,
         tell: _Tell,
         deadline_seconds: float,
-        close_seconds: float,
         route: str,
     ) -> None:
         self.dead = ""  # why it takes no further write
+        self._config: Final = config
         self._tell = tell
         self._deadline_seconds = deadline_seconds
-        self._close_seconds = close_seconds
+        self._flush_seconds = deadline_seconds
+        self._log: Final = ClientLog(route)
         self._numbers = itertools.count()
         self._unanswered: dict[int, tuple[str, _Done]] = {}  # the topic, and who waits
+        self._early: deque[Callable[[Producer], None]] = deque()  # waits for the producer
+        self._end = _ENDED
         self._trouble = ""
         self._stopping = False
         self._refused: set[str] = set()  # topics
-        self._producer: Producer | None = Producer(
-            {**config, "error_cb": self._on_error}, logger=ClientLog(route)
-        )
+        self._producer: Producer | None = None
         # A daemon: a client that does not end must not hold the end of the process.
         self._thread = threading.Thread(target=self._run, name=f"park-{name}", daemon=True)
         self._thread.start()
@@ -221,30 +221,16 @@ class _Client:
 
     def write(self, topic: str, record: Record, headers: list[Header], done: _Done) -> None:
         number = next(self._numbers)
-        size = record.size
-
-        def reported(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                self._answer(number, self._refusal(topic, error, size))
-            else:
-                self._answer(number, None if message.offset() is not None else TAKEN_FOR_ANOTHER)
-
         self._unanswered[number] = (topic, done)
-        producer = self._producer
-        try:
-            if producer is not None:
-                producer.produce(
-                    topic, record.value, record.key, on_delivery=reported, headers=[*headers]
-                )
-        except BufferError:
-            self._answer(number, "too many writes are waiting for the broker")
-        except KafkaException as error:
-            self._answer(number, self._refusal(topic, kafka_error(error), size))
-        if self._producer is None:  # it ended meanwhile, and may not have seen this one
-            self._answer(number, _ENDED)
+        self._early.append(partial(self._produce, number, topic, record, headers))
+        if (producer := self._producer) is not None:
+            self._write_early(producer)
+        if self.dead and self._producer is None:  # it ended meanwhile, and may not have seen this
+            self._answer(number, self._end)
 
-    def stop(self) -> None:
-        """Let the thread end; it waits a bounded time for what is unconfirmed."""
+    def stop(self, flush_seconds: float) -> None:
+        """Let the thread end; it waits so long for what is unconfirmed."""
+        self._flush_seconds = flush_seconds
         self._stopping = True
 
     def join(self, patience_seconds: float) -> None:
@@ -255,22 +241,65 @@ class _Client:
     # --- the thread ---------------------------------------------------------------------------
 
     def _run(self) -> None:
-        producer = self._producer
-        assert producer is not None
+        producer: Producer | None = None
         try:
+            producer = self._producer = self._open()
+            self._write_early(producer)
             while not self._stopping and not self.dead:
                 producer.poll(_POLL_SECONDS)
                 if self._refused:
                     self._look_again(producer)
-            producer.flush(self._close_seconds)
+            producer.flush(self._flush_seconds)
             producer.purge()
             producer.flush(_PURGE_SECONDS)
         except KafkaException as error:  # the binding raises a fatal one from whatever polls
-            self.dead = describe(kafka_error(error))
+            self.dead = self._end = describe(kafka_error(error))
         finally:
             self.dead = self.dead or "its thread ended"
             self._producer = producer = None
             self._answer_rest()
+
+    def _open(self) -> Producer:
+        seconds = self._deadline_seconds
+        config = {
+            # What the source topic holds compressed may be far above the limit when it is not.
+            "compression.type": "zstd",
+            **self._config,
+            "acks": "all",
+            "enable.idempotence": True,
+            "batch.size": _BATCH_BYTES,
+            "message.timeout.ms": max(1, round(seconds * 1000)),
+            # A topic that does not exist is told by its name, not by the deadline.
+            "topic.metadata.propagation.max.ms": max(1, round(seconds * 500)),
+            "error_cb": self._on_error,
+        }
+        return Producer(config, logger=self._log)
+
+    def _write_early(self, producer: Producer) -> None:
+        """On both threads: what is taken out here is written here."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self._early.popleft()(producer)
+
+    def _produce(
+        self, number: int, topic: str, record: Record, headers: list[Header], producer: Producer
+    ) -> None:
+        size = record.size
+
+        def reported(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self._answer(number, self._refusal(topic, error, size))
+            else:
+                self._answer(number, None if message.offset() is not None else TAKEN_FOR_ANOTHER)
+
+        try:
+            producer.produce(
+                topic, record.value, record.key, on_delivery=reported, headers=[*headers]
+            )
+        except BufferError:
+            self._answer(number, "too many writes are waiting for the broker")
+        except KafkaException as error:
+            self._answer(number, self._refusal(topic, kafka_error(error), size))
 
     def _look_again(self, producer: Producer) -> None:
         """A topic once refused stays so in the client until it asks the broker again."""
@@ -285,7 +314,7 @@ class _Client:
 
     def _answer_rest(self) -> None:
         for number in list(self._unanswered):
-            self._answer(number, _ENDED)
+            self._answer(number, self._end)
 
     def _answer(self, number: int, error: str | None) -> None:
         topic, done = self._unanswered.pop(number, ("", None))

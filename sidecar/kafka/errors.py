@@ -19,6 +19,7 @@ from sidecar.errors import (
     Problem,
     SourceError,
 )
+from sidecar.kafka.ways_out import way_out
 
 # Left out on purpose: REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR are also
 # what a broker answers when it has appended the commit and could not confirm its replication.
@@ -49,29 +50,6 @@ _REFUSED: Final = frozenset(
 )
 
 
-# The way out, where the code alone tells it.
-WAYS_OUT: Final = {
-    KafkaError._ALL_BROKERS_DOWN: "no connection: check bootstrap.servers and security.protocol",
-    KafkaError._AUTHENTICATION: "the login was refused: check sasl.mechanisms, sasl.username and"
-    " sasl.password",
-    KafkaError._RESOLVE: "a host name does not resolve: check bootstrap.servers",
-    KafkaError._SSL: "TLS failed: check security.protocol, ssl.ca.location and the port",
-    KafkaError._TRANSPORT: "no connection: check bootstrap.servers, security.protocol and the"
-    " network's rules",
-    KafkaError._UNKNOWN_TOPIC: "create the topic, or correct the name",
-    KafkaError.UNKNOWN_TOPIC_OR_PART: "create the topic, or correct the name",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "allow the user this operation on the cluster",
-    KafkaError.FENCED_INSTANCE_ID: "another member has the same group.instance.id: give each"
-    " its own",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "allow the user Describe and Read on the group",
-    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "the group's members assign partitions in another"
-    " way: set partition.assignment.strategy to theirs, or choose another group.id",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "allow the user Describe and Read on it",
-    KafkaError.UNRELEASED_INSTANCE_ID: "another member has the same group.instance.id: give each"
-    " its own",
-}
-
-
 def kafka_error(error: KafkaException) -> KafkaError:
     """The error that the exception carries."""
     carried = error.args[0]
@@ -87,8 +65,8 @@ def refused_config(error: KafkaException) -> ConfigError:
 def describe(error: KafkaError) -> str:
     """One line for people: the code's name, librdkafka's words, and the way out if there is one."""
     said = f"{error.name()}: {' '.join(error.str().split())}"
-    way_out = WAYS_OUT.get(error.code())
-    return f"{said}; {way_out}" if way_out else said
+    hint = way_out(error)
+    return f"{said}; {hint}" if hint else said
 
 
 def is_fatal(error: KafkaError) -> bool:

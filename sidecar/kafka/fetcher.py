@@ -30,6 +30,7 @@ from sidecar.core.commands import (
     Finish,
     Leave,
     Rejoin,
+    Renew,
     Revoked,
     StopFetching,
     Wake,
@@ -124,6 +125,7 @@ class Fetcher:
         self._draining = False
         self._away = False  # out of the group, or on the way
         self._to_be_away = False
+        self._to_be_renewed = False
         self._finish: Finish | None = None
         self.last_step_at = clock()
         # For whoever shows them; replaced once a second, never changed.
@@ -176,7 +178,7 @@ class Fetcher:
             paused = self._owned.values() if all_paused else chain(self._paused, asleep)
             self.paused = frozenset(paused)
             self.ends = self._ends.look(self._owned, self.paused)
-        if self._away is not self._to_be_away:
+        if self._away is not self._to_be_away or self._to_be_renewed:
             self._leave_or_rejoin()
         if self._draining or self._away or self._intake.all_paused:
             self._idle_poll()
@@ -293,13 +295,17 @@ class Fetcher:
             self._source.resume([each for each in woken if self._owned[each] not in self._paused])
 
     def _leave_or_rejoin(self) -> None:
-        if self._to_be_away:
+        if not self._away:
             self._away = True
             self._source.pause(list(self._owned))
             self._source.leave()
         elif not self._owned:  # what is still given up is given up first
-            self._source.rejoin()
-            self._away = False
+            if self._to_be_renewed:
+                self._to_be_renewed = False
+                self._source.renew()
+            if not self._to_be_away:
+                self._source.rejoin()
+                self._away = False
 
     def _report_positions(self) -> None:
         """Tell the loop where the consumer stands, past what holds no record."""
@@ -338,11 +344,14 @@ class Fetcher:
                 self._committer.now(positions)
             case StopFetching():
                 self._draining = True
+                self._to_be_renewed = False
                 self._source.pause(list(self._owned))
             case Leave():
                 self._to_be_away = True
             case Rejoin():
                 self._to_be_away = False
+            case Renew():
+                self._to_be_renewed = not self._draining
             case Finish():
                 self._finish = command
             case Revoked(request, _):

@@ -32,9 +32,10 @@ from sidecar.errors import ConfigError, Problem, SidecarError, SourceError
 from sidecar.kafka.client_config import client_config
 from sidecar.kafka.client_log import ClientLog
 from sidecar.kafka.dead_letter_check import offsets_kept_ms
-from sidecar.kafka.errors import WAYS_OUT, describe, kafka_error, refused_config, source_error
+from sidecar.kafka.errors import describe, kafka_error, refused_config, source_error
 from sidecar.kafka.messages import MessageError, read_messages
 from sidecar.kafka.offsets import text
+from sidecar.kafka.ways_out import way_out
 from sidecar.model import UNREADABLE_HEADERS, Partition
 from sidecar.settings import RouteSettings, Settings
 
@@ -341,7 +342,7 @@ class Letterbox:
 
     def failure(self, error: KafkaException, subject: str) -> SourceError:
         """What to tell: the cause, which the client reports on the side, before the symptom."""
-        told = [each for each in self.trouble if each.code() in WAYS_OUT]
+        told = [each for each in self.trouble if way_out(each)]
         return SourceError(f"{subject}: {describe((told or [kafka_error(error)])[-1])}")
 
     def _silence(self) -> str:

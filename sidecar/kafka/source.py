@@ -42,6 +42,7 @@ QUIET_SECONDS: Final = 0.15
 class KafkaSource:
     """See ports.RecordSource. config is librdkafka's, final: nothing is added but callbacks.
 
+    anew: the config for a client that is made anew.
     topic_ids: whether to ask for them; a broker that does not know the request costs a timeout.
     route is its name in the log.
     """
@@ -54,11 +55,14 @@ class KafkaSource:
         *,
         topic_ids: bool = True,
         route: str = "",
+        anew: Callable[[], Mapping[str, object]] | None = None,
     ) -> None:
-        self._config: Final = dict(config)
+        self._config = dict(config)
+        self._anew: Final = anew or self._config.copy
         self._route: Final = route
-        self._topics: Final = Topics(config, with_ids=topic_ids)
-        self._end_offsets: Final = EndOffsets(config)
+        self._with_ids: Final = topic_ids
+        self._topics = Topics(config, with_ids=topic_ids)
+        self._end_offsets = EndOffsets(config)
         self._subscription: Final = [*(topics or ()), *([pattern] if pattern else [])]
         self._cooperative: Final = _is_cooperative(config)
         self._listener: SourceListener
@@ -83,10 +87,16 @@ class KafkaSource:
 
     def subscribe(self, listener: SourceListener) -> None:
         self._listener = listener
+        self._open()
+        try:
+            self._join()
+        except KafkaException as error:
+            raise refused_config(error) from error
+
+    def _open(self) -> None:
         callbacks = {"error_cb": self._on_client_error, "on_commit": self._commits.answered}
         try:
             self._consumer = Consumer({**self._config, **callbacks}, logger=ClientLog(self._route))
-            self._join()
         except KafkaException as error:
             raise refused_config(error) from error
 
@@ -105,6 +115,21 @@ class KafkaSource:
 
     def rejoin(self) -> None:
         self._trap.call(self._join)
+
+    def renew(self) -> None:
+        self._retire()
+        if self._trap.fatal is not None:
+            raise self._trap.fatal
+        if self._assigned:
+            raise FatalSource("the client cannot be made anew: it does not let go of the group")
+        self._config = dict(self._anew())
+        self._topics = Topics(self._config, with_ids=self._with_ids)
+        self._end_offsets = EndOffsets(self._config)
+        self._paused.clear()
+        self._starts.clear()
+        self._errors.clear()
+        self._closing = False
+        self._open()
 
     def assign(self, starts: Mapping[Partition, int | None]) -> None:
         offsets = [at(partition, offset) for partition, offset in starts.items()]
@@ -133,6 +158,11 @@ class KafkaSource:
         """
         if self._closing or not hasattr(self, "_consumer"):
             return
+        self._retire()
+        if not isinstance(self._trap.caught, FatalSource):
+            self._trap.release()
+
+    def _retire(self) -> None:
         self._closing = True
         try:
             self._give_all_up()
@@ -143,8 +173,6 @@ class KafkaSource:
         except KafkaException as error:
             self._trouble(describe(kafka_error(error)))
         self._commits.abandon()
-        if not isinstance(self._trap.caught, FatalSource):
-            self._trap.release()
 
     def _give_all_up(self) -> None:
         """Unsubscribe, and serve what follows from it until it has been quiet for a moment.

@@ -71,6 +71,9 @@ class Topics:
         found: dict[str, str] = {}
         try:
             admin = AdminClient(self._connection)
+            started = (
+                time.monotonic()
+            )  # where tokens are signed, making one takes a second by itself
             wanted = TopicCollection(list(topics))
             answers = admin.describe_topics(wanted, request_timeout=timeout)
         except Exception:  # noqa: BLE001 - a hint

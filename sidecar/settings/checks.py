@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from sidecar.core.kafka_rules import MAX_POLL_INTERVAL_MS
+from sidecar.core.kafka_rules import AWS_MSK_IAM, MAX_POLL_INTERVAL_MS
 from sidecar.core.presets import BATCH_ATTRIBUTES, ENCODINGS, Encoding, Preset
 from sidecar.core.target import Scheme
 from sidecar.core.topic_names import LEGAL_TOPIC
@@ -31,6 +31,7 @@ _OWN_ATTRIBUTES = frozenset(
 )
 
 _OTEL = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+_SIGNER = "aws_msk_iam_sasl_signer"
 
 
 def number(value: float) -> str:
@@ -213,6 +214,7 @@ def settings_problems(settings: Settings) -> list[Problem]:
         *retry_topic_problems(settings),
         *_time_problems(settings),
         *_tracing_problems(settings),
+        *_msk_problems(settings),
     ]
 
 
@@ -281,6 +283,15 @@ def _tracing_problems(settings: Settings) -> Iterator[Problem]:
         yield Problem(
             "tracing.enabled",
             "needs what is not installed: pip install 'kafka-dispatch-sidecar[otel]'",
+        )
+
+
+def _msk_problems(settings: Settings) -> Iterator[Problem]:
+    chosen = settings.kafka_text("sasl.mechanisms").upper() == AWS_MSK_IAM
+    if chosen and not _is_installed(_SIGNER):
+        yield Problem(
+            "kafka.sasl.mechanisms",
+            f"{AWS_MSK_IAM} needs what is not installed: pip install 'kafka-dispatch-sidecar[msk]'",
         )
 
 

@@ -18,10 +18,11 @@ from pydantic_core import PydanticCustomError
 
 from sidecar.errors import Problem
 from sidecar.settings.problems import NO_SUCH_FILE, refusal
+from sidecar.settings.secrets import Secret
 
 YEAR_SECONDS: Final = 31_536_000.0
 
-KafkaValue = str | int | float | bool | SecretStr
+KafkaValue = str | int | float | bool | SecretStr | Secret
 
 KAFKA_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",

@@ -59,6 +59,13 @@ class Secret:
         """What it is at this moment. Raises ValueError."""
         return self.known if self.file is None else read_secret_file(self.file)
 
+    def latest(self) -> str:
+        """What it is at this moment; if it cannot be read, what it was at the start."""
+        try:
+            return self.now()
+        except ValueError:
+            return self.known
+
     @classmethod
     def parse(cls, value: object) -> Self:
         match value:

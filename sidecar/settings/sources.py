@@ -144,7 +144,8 @@ def _resolved(
             yield name, value
             continue
         try:
-            yield name, SecretStr(_read_reference(value, env))
+            secret = SecretStr(_read_reference(value, env))
+            yield name, Secret(secret, Path(value["file"])) if "file" in value else secret
         except ValueError as error:
             problems.append(Problem(dotted((_KAFKA, name)), str(error)))
 

@@ -27,6 +27,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from sidecar.core.answers import AnswerTable, answer_table
 from sidecar.core.kafka_rules import (
     EMBEDDED,
+    READ_ONCE,
     OffsetReset,
     as_text,
     check_kafka_properties,
@@ -58,7 +59,7 @@ from sidecar.settings.fields import (
     Section,
 )
 from sidecar.settings.problems import refusal
-from sidecar.settings.secrets import read_secret_file
+from sidecar.settings.secrets import HIDDEN, Secret, read_secret_file
 from sidecar.settings.sources import with_lists
 
 DEFAULT_THRESHOLD = 1000
@@ -350,7 +351,16 @@ class TracingSettings(Section):
 
 
 def _revealed(value: Any) -> Any:
-    return value.get_secret_value() if isinstance(value, SecretStr) else value
+    match value:
+        case Secret():
+            return value.latest()
+        case SecretStr():
+            return value.get_secret_value()
+    return value
+
+
+def _kept(value: Any, hidden: bool) -> KafkaValue:
+    return SecretStr(value) if hidden else value
 
 
 class Settings(BaseSettings):
@@ -406,19 +416,22 @@ class Settings(BaseSettings):
     def _kafka_is_known(cls, value: object) -> Mapping[str, KafkaValue]:
         if not isinstance(value, Mapping):
             raise refusal([Problem("", "must be a mapping of librdkafka properties")])
-        hidden = {name for name, each in value.items() if isinstance(each, SecretStr)}
+        hidden = {name for name, each in value.items() if isinstance(each, SecretStr | Secret)}
         plain = {name: _revealed(each) for name, each in value.items()}
         if problems := check_kafka_properties(plain, hidden):
             raise refusal(problems)
         hidden |= {name for name in plain if is_secret(name)}
         return MappingProxyType(
-            {name: SecretStr(each) if name in hidden else each for name, each in plain.items()}
+            {
+                name: each if isinstance(each, Secret) else _kept(plain[name], name in hidden)
+                for name, each in value.items()
+            }
         )
 
     @field_serializer("kafka")
     def _kafka_is_plain(self, kafka: Mapping[str, KafkaValue]) -> dict[str, object]:
         return {
-            name: str(value) if isinstance(value, SecretStr) else value
+            name: HIDDEN if isinstance(value, SecretStr | Secret) else value
             for name, value in kafka.items()
         }
 
@@ -454,8 +467,15 @@ class Settings(BaseSettings):
         )
 
     def kafka_text(self, name: str, default: str = "") -> str:
-        """A property as librdkafka reads it, secrets included."""
+        """A property as librdkafka reads it, secrets included, those of files as they are now."""
         return as_text(_revealed(self.kafka.get(name, default)))
+
+    @property
+    def kafka_files(self) -> tuple[Path, ...]:
+        """What clients of Kafka read when they are made, and not again."""
+        references = [each.file for each in self.kafka.values() if isinstance(each, Secret)]
+        named = [self.kafka_text(name) for name in READ_ONCE]
+        return tuple(sorted({*filter(None, references), *map(Path, filter(None, named))}))
 
     def kafka_number(self, name: str, default: int) -> int:
         return int(self.kafka_text(name, str(default)))

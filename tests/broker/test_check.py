@@ -204,7 +204,7 @@ def test_missing_permissions_are_told_by_name(guarded: KafkaCluster) -> None:
 
     write = "dead-letter topic unwritable may not be written: allow the user Write on it"
     hidden, *rest = eventually(lambda: told("open", "hidden"), "the ACLs are in force")
-    assert hidden.startswith("topic hidden: ")
+    assert hidden.startswith("topic hidden may not be seen: ")
     assert hidden.endswith("allow the user Describe and Read on it")
     assert rest == [write]
     assert told("open", "unreadable") == [

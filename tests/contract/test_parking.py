@@ -446,6 +446,32 @@ def test_nothing_runs_before_the_first_write(embedded: ClientPlace, open_desk: O
     assert threads()
 
 
+def test_a_producer_made_anew_loses_nothing_of_the_old_one(
+    embedded: ClientPlace, open_desk: OpenDesk
+) -> None:
+    """What was written before is confirmed by the old one, what comes then by the new."""
+    desk = open_desk(embedded)
+    assert desk.park(record(b"first")) == [None]
+    desk.send(record(b"old"))
+    assert isinstance(desk.parking, DeadLetterWriter)
+    desk.parking.renew({"bootstrap.servers": embedded.address, "client.id": "another"})
+    desk.send(record(b"new"))
+    desk.wait()
+    assert desk.answers == [None] * 3
+    assert sorted(each.value or b"" for each in embedded.read()) == [b"first", b"new", b"old"]
+
+
+def test_a_producer_that_cannot_be_made_is_told_with_the_reason(
+    embedded: ClientPlace, open_desk: OpenDesk
+) -> None:
+    desk = open_desk(embedded)
+    assert isinstance(desk.parking, DeadLetterWriter)
+    desk.parking.renew({"bootstrap.servers": "x:1", "security.protocol": "nonsense"})
+    (said,) = desk.park(record())
+    assert said is not None
+    assert "security.protocol" in said
+
+
 def test_close_waits_for_confirmations(embedded: ClientPlace, open_desk: OpenDesk) -> None:
     desk = open_desk(embedded)
     desk.park(record())  # connected: how long that takes is not the question here

@@ -332,6 +332,27 @@ def test_a_member_alone_may_leave_and_rejoin_again_and_again(
     assert [what for what, _ in member.told] == ["assign", "revoke"] * 4
 
 
+def test_a_client_made_anew_goes_on_where_the_old_one_stopped(
+    backend: Backend, join: Join, protocol: str
+) -> None:
+    """Twice; it belongs to the group no longer, and then again, with what others left."""
+    topic = filled(backend, 10, partitions=2)
+    member = join(topic, protocol=protocol)
+    until(lambda: len(member.messages) == 20, member)
+    for number in (1, 2):
+        member.source.commit(dict.fromkeys(member.owned, (9 + number, "")), ASK_SECONDS)
+        member.source.leave()
+        until(lambda: not member.owned, member)
+        member.source.renew()
+        member.messages.clear()
+        for partition in range(2):
+            backend.produce(topic, numbered(1, 9 + number), partition)
+        member.source.rejoin()
+        until(lambda: len(member.messages) >= 2, member)
+        assert member.values() == numbered(1, 9 + number) * 2
+    assert [what for what, _ in member.told] == ["assign", "revoke"] * 2 + ["assign"]
+
+
 def test_positions_go_past_transaction_markers(backend: Backend, join: Join) -> None:
     """After the last record the position comes to the end of the log: lag 0 when idle."""
     topic = backend.create_topic()

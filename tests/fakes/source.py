@@ -72,6 +72,7 @@ class FakeSource:
         self._assigning = False
         self._joined = False
         self._away = False
+        self.renewals = 0
         self._fatal: str | None = None
         self._told_down = False
         self._seen = 0
@@ -110,6 +111,11 @@ class FakeSource:
         assert not self._member.owned, "rejoin before everything was given up"
         self._away = False
         self._broker.enter(self._group, self._member)
+
+    def renew(self) -> None:
+        assert self._away, "renew in the group"
+        assert not self._member.owned, "renew before everything was given up"
+        self.renewals += 1
 
     def assign(self, starts: Mapping[Partition, int | None]) -> None:
         if not self._assigning:
