@@ -609,7 +609,7 @@ class Writer:
 
 
 @given(manifests())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_of_any_manifest_every_byte_stays(text: str) -> None:
     """And twice is once, and what comes out is the input and the sidecar."""
     was = workloads(text)
@@ -622,7 +622,7 @@ def test_of_any_manifest_every_byte_stays(text: str) -> None:
 
 
 @given(st.sampled_from(sorted(MANIFESTS)), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_spoiled_manifest_is_refused_or_done_right(name: str, data: st.DataObject) -> None:
     text = MANIFESTS[name]
     start = data.draw(st.integers(0, len(text)))
