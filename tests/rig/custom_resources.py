@@ -30,7 +30,7 @@ class NoDefinition(Exception):
 
 def validate(resource: dict[str, Any]) -> None:
     """Raises jsonschema.ValidationError; unknown fields are errors, too."""
-    # Not jsonschema.validate: it judges the patterns, which are Go's, whether they are needed or not.
+    # Not jsonschema.validate: it would judge the patterns, which are Go's, needed or not.
     jsonschema.Draft7Validator(_schema(resource["kind"], resource["apiVersion"])).validate(resource)
 
 
