@@ -287,6 +287,5 @@ def _is_block_scalar(node: Node) -> bool:
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
         named = (one.get(name) is not None and one[name] == other.get(name) for name in _NAMES)
-        return one == other or any(named)
-    same: bool = one == other
-    return same
+        return bool(one == other) or any(named)
+    return bool(one == other)

@@ -63,7 +63,7 @@ def rows() -> list[tuple[str, Any, str]]:
 
 
 def comments(lines: list[str], first: int, last: int) -> str:
-    said = []
+    said: list[str] = []
     line = first - 1
     while line >= 0 and lines[line].lstrip().startswith("#"):
         said.insert(0, lines[line].lstrip().removeprefix("# "))

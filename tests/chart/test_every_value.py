@@ -255,7 +255,7 @@ def at(rendered: Rendered, place: str) -> Any:
     found = rendered.all(kind)
     if not found:
         return ABSENT
-    (node,) = found
+    node: Any = found[0]
     for part in way:
         inner = yaml.safe_load(node) if isinstance(node, str) else node
         if isinstance(inner, list):
