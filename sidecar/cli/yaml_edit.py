@@ -54,7 +54,7 @@ class Manifests:
             for document, before, after in zip(
                 self._tree.documents, self.values, wanted, strict=True
             ):
-                self._lists_indented = _indents_lists(document)
+                self._lists_indented = self._indents_lists(document)
                 self._value(document, before, after, None, flow=False)
             text = self._applied()
             done = Tree(text).values == wanted
@@ -254,20 +254,20 @@ class Manifests:
             yield end, len(line) - len(line.lstrip(" ")), line.strip()
             position = end
 
-
-def _indents_lists(node: Node) -> bool:
-    """Whether the lists of a document stand further right than the keys they belong to."""
-    waiting = [node]
-    while waiting:
-        each = waiting.pop(0)
-        if isinstance(each, MappingNode):
-            for key, value in each.value:
-                if isinstance(value, SequenceNode) and not value.flow_style and value.value:
-                    return _first(value.value[0]).start_mark.column - 2 > key.start_mark.column
-                waiting.append(value)
-        elif isinstance(each, SequenceNode):
-            waiting.extend(each.value)
-    return False
+    def _indents_lists(self, node: Node) -> bool:
+        """Whether the lists of a document stand further right than the keys they belong to."""
+        waiting = [node]
+        while waiting:
+            each = waiting.pop(0)
+            if isinstance(each, MappingNode):
+                for key, value in each.value:
+                    if isinstance(value, SequenceNode) and not value.flow_style and value.value:
+                        dash = self._column(self._dash(_first(value.value[0])))
+                        return dash > int(key.start_mark.column)
+                    waiting.append(value)
+            elif isinstance(each, SequenceNode):
+                waiting.extend(each.value)
+        return False
 
 
 def _first(entry: Any) -> Node:
