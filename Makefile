@@ -72,6 +72,13 @@ bench: $(STAMP) ## Measure cost per message, latency, head of line, isolation, m
 image-test: $(STAMP) ## Build the image and run it as a kubelet would (Docker; or buildah, podman)
 	IMAGE_TEST=1 $(BIN)/pytest tests/image -o faulthandler_timeout=0 $(PYTEST_ARGS)
 
+CHECKOV := .cache/checkov
+.PHONY: chart-scan
+chart-scan: $(STAMP) ## Scan what the chart renders with checkov (its own environment, 290 MB)
+	@test -x $(CHECKOV)/bin/checkov || $(PYTHON) -m venv $(CHECKOV)
+	@test -x $(CHECKOV)/bin/checkov || $(CHECKOV)/bin/pip install -q --disable-pip-version-check checkov==3.3.30
+	$(BIN)/python -m tests.chart.scan $(CHECKOV)/bin/checkov
+
 .PHONY: venv
 venv: $(STAMP) ## Build or update .venv
 

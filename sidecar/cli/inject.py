@@ -1,7 +1,7 @@
 """sidecar inject: add the sidecar to the workloads of a stream of Kubernetes manifests.
 
-What is not changed is passed on byte by byte; a document that is changed keeps its comments and
-the order of its keys. The configuration goes along as a ConfigMap, in a document of its own.
+Lines are inserted; everything that was there stays byte by byte. The configuration goes along as a
+ConfigMap, in a document of its own.
 """
 
 from __future__ import annotations
@@ -9,41 +9,24 @@ from __future__ import annotations
 import difflib
 import hashlib
 import io
-import re
 import sys
 from argparse import ArgumentParser, Namespace
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
-
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.error import YAMLError
-from ruamel.yaml.representer import RoundTripRepresenter
-from ruamel.yaml.scalarstring import LiteralScalarString
 
 import sidecar
 from sidecar.cli import pod_parts
 from sidecar.cli.plain_secrets import plain_secrets
 from sidecar.cli.pod_parts import CONFIG_FILE, Parts
+from sidecar.cli.yaml_edit import Manifests
+from sidecar.cli.yaml_text import entries
+from sidecar.cli.yaml_tree import Tree
 from sidecar.errors import ConfigError, ExitCode, Problem, SidecarError
 
-_MARK: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-_HEAD: Final = re.compile(r"---[ \t]*(#.*)?\n")
-_INDENTED_LIST: Final = re.compile(r"^( *)[\w.-]+:[ ]*\n\1 +- ", re.MULTILINE)
 _DRAIN_SECONDS: Final = 25.0
 _PORT: Final = 8090
 _SOCKET: Final = "/run/sidecar/admin.sock"
-
-
-class _Representer(RoundTripRepresenter):
-    """Quotes the address of the hook: in a mapping on one line some parsers stumble over its ?."""
-
-    def quoted(self, text: str) -> Any:
-        style = '"' if text.startswith(pod_parts.DRAINED) else None
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Representer.add_representer(str, _Representer.quoted)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -72,7 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     text = _read(args.file)
-    config = _read(str(args.config))
+    config = io.StringIO(_read(str(args.config)), newline=None).read()  # as YAML has its lines
     changed = injected(text, config, _parts(args, config))
     if args.diff:
         lines = difflib.unified_diff(
@@ -86,36 +69,39 @@ def main(args: Namespace) -> int:
 
 def injected(text: str, config: str, parts: Parts) -> str:
     """The stream with the sidecar in all of its workloads. Raises SidecarError."""
-    documents = _split(text)
-    parsed = [_parsed(_cut(document)[1]) for document in documents]
-    found = [each for document in parsed for each in pod_parts.workloads(document)]
+    try:
+        manifests = Manifests(text)
+    except SidecarError as error:
+        raise SidecarError(f"{error}{_template_hint(text)}") from None
+    documents = deepcopy(manifests.values)
+    found = [each for document in documents for each in pod_parts.workloads(document)]
     if not found:
         kinds = "no Deployment, StatefulSet, DaemonSet, Job or CronJob in it"
         raise SidecarError(kinds + _template_hint(text))
-    namespaces = {(each.get("metadata") or {}).get("namespace") for each in found}
+    namespaces = {_metadata(each).get("namespace") for each in found}
     if len(namespaces) > 1:
         raise SidecarError("workloads of several namespaces need a ConfigMap each: one at a time")
-    for index, document in enumerate(parsed):
-        before = _dumped(document, documents[index])
-        for workload in pod_parts.workloads(document):
-            pod_parts.put_into(workload, parts)
-        if _is_config_map(document, parts.config_map):
-            _fill(document, config)
-        after = _dumped(document, documents[index])
-        if after != before:
-            documents[index] = _cut(documents[index])[0] + after
-    if not any(_is_config_map(document, parts.config_map) for document in parsed):
-        documents.append("---\n" + _dumped(_config_map(config, parts, namespaces.pop()), text))
-    return "".join(
-        document if document.endswith("\n") else f"{document}\n" for document in documents
-    )
+    for workload in found:
+        pod_parts.put_into(workload, parts)
+    config_maps = [each for each in documents if _is_config_map(each, parts.config_map)]
+    for each in config_maps:
+        each["data"] = {**pod_parts.mapping_in(each, "data"), CONFIG_FILE: config}
+    changed = manifests.edited(documents)
+    if config_maps:
+        return changed
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines = ["" if changed.endswith("\n") else newline, "---\n"]
+    config_map = _config_map(config, parts, namespaces.pop())
+    lines += [f"{each}\n" for each in entries(config_map, 0, lists_indented=False)]
+    return changed + "".join(lines).replace("\n", newline)
 
 
 def _read(file: str) -> str:
     try:
         if file == "-":
-            return sys.stdin.read()
-        return Path(file).read_text(encoding="utf-8")
+            return sys.stdin.buffer.read().decode()
+        with Path(file).open(encoding="utf-8", newline="") as opened:
+            return opened.read()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "is not UTF-8"
         raise ConfigError([Problem(file, str(reason))]) from None
@@ -123,11 +109,11 @@ def _read(file: str) -> str:
 
 def _parts(args: Namespace, config: str) -> Parts:
     try:
-        tree = YAML(typ="safe", pure=True).load(config)
-    except YAMLError as error:
-        raise ConfigError([Problem(str(args.config), _first_line(error))]) from None
+        tree = next(iter(Tree(config).values), None)
+    except SidecarError as error:
+        raise ConfigError([Problem(str(args.config), str(error))]) from None
     tree = tree if isinstance(tree, dict) else {}
-    admin = tree.get("admin") or {}
+    admin = pod_parts.mapping_in(tree, "admin")
     drain, port = tree.get("drain_seconds", _DRAIN_SECONDS), admin.get("port", _PORT)
     problems = list(plain_secrets(tree))
     if not tree.get("routes"):
@@ -153,72 +139,27 @@ def _parts(args: Namespace, config: str) -> Parts:
     )
 
 
-def _split(text: str) -> list[str]:
-    """The documents, each with the mark it begins with; together they are the text."""
-    starts = [match.start() for match in _MARK.finditer(text)]
-    ends = [*starts, len(text)]
-    return [each for each in map(lambda a, b: text[a:b], [0, *starts], ends) if each]
-
-
-def _parsed(document: str) -> Any:
-    try:
-        return _yaml(document).load(document)
-    except YAMLError as error:
-        reason = _first_line(error) + _template_hint(document)
-        raise SidecarError(f"no YAML: {reason}") from None
-
-
 def _template_hint(text: str) -> str:
     return "; a template has to be rendered first" if "{{" in text else ""
 
 
-def _first_line(error: YAMLError) -> str:
-    return " ".join(str(error).split())[:200]
-
-
-def _yaml(style_of: str) -> YAML:
-    """Keeps comments, quotes and order, and indents lists as the text does."""
-    yaml = YAML()
-    yaml.Representer = _Representer
-    yaml.preserve_quotes = True
-    yaml.width = 1_000_000
-    if _INDENTED_LIST.search(style_of):
-        yaml.indent(mapping=2, sequence=4, offset=2)
-    return yaml
-
-
-def _dumped(document: Any, style_of: str) -> str:
-    out = io.StringIO()
-    _yaml(style_of).dump(document, out)
-    return out.getvalue()
-
-
-def _cut(document: str) -> tuple[str, str]:
-    """The mark it begins with, and what is to be parsed."""
-    if match := _HEAD.match(document):
-        return match[0], document[match.end() :]
-    return ("---\n" if document.startswith("---") else ""), document
+def _metadata(document: Any) -> Any:
+    return pod_parts.mapping_in(document, "metadata")
 
 
 def _is_config_map(document: Any, name: str) -> bool:
     return (
         isinstance(document, dict)
         and document.get("kind") == "ConfigMap"
-        and (document.get("metadata") or {}).get("name") == name
+        and _metadata(document).get("name") == name
     )
 
 
-def _config_map(config: str, parts: Parts, namespace: str | None) -> CommentedMap:
+def _config_map(config: str, parts: Parts, namespace: str | None) -> dict[str, Any]:
     metadata = {"name": parts.config_map, **({"namespace": namespace} if namespace else {})}
-    return CommentedMap(
-        apiVersion="v1",
-        kind="ConfigMap",
-        metadata=metadata,
-        data={CONFIG_FILE: LiteralScalarString(config)},
-    )
-
-
-def _fill(document: Any, config: str) -> None:
-    data = document.setdefault("data", CommentedMap())
-    if data.get(CONFIG_FILE) != config:
-        data[CONFIG_FILE] = LiteralScalarString(config)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {CONFIG_FILE: config},
+    }

@@ -23,6 +23,8 @@ KUBELETS_GRACE_SECONDS: Final = 30  # where a pod says nothing
 
 Node = MutableMapping[str, Any]
 
+_LISTS: Final = {"env": "name", "volumeMounts": "mountPath", "ports": "name"}  # of a container
+_SYSTEM_LABELS: Final = ("kubernetes.io/os", "beta.kubernetes.io/os")
 _TEMPLATE: Final = ("spec", "template")
 _WORKLOADS: Final[dict[str, tuple[str, ...]]] = {
     "Deployment": _TEMPLATE,
@@ -57,26 +59,29 @@ def workloads(document: object) -> Iterator[Node]:
     if not isinstance(document, MutableMapping):
         return
     if document.get("kind") == "List":
-        for item in document.get("items") or ():
+        for item in mappings_in(document, "items"):
             yield from workloads(item)
-    elif document.get("kind") in _WORKLOADS:
+    elif str(document.get("kind")) in _WORKLOADS:
         yield document
 
 
 def put_into(workload: Node, parts: Parts) -> None:
     """Raises SidecarError with the reason, before anything is changed."""
-    kind, name = workload["kind"], _section(workload, "metadata").get("name")
+    kind, name = workload["kind"], mapping_in(workload, "metadata").get("name")
     template = _template_of(workload)
     spec = template.get("spec") if template is not None else None
     if template is None or not isinstance(spec, MutableMapping) or not _is_pod(spec):
-        raise SidecarError(f"{kind} {name}: is no workload with containers")
+        raise SidecarError(
+            f"{kind} {name}: is no workload with containers; if it is a patch, take what it patches"
+        )
     problem = _problem(kind, spec, parts)
     app = None if problem else _app_of(spec, parts)
     if isinstance(app, str) or problem:
         raise SidecarError(f"{kind} {name}: {problem or app}")
     assert app is not None
+    given = spec.get("terminationGracePeriodSeconds")
     grace = max(
-        spec.get("terminationGracePeriodSeconds", KUBELETS_GRACE_SECONDS),
+        KUBELETS_GRACE_SECONDS if given is None else given,
         parts.wait_seconds + parts.stop_seconds,
     )
     _set(spec, "terminationGracePeriodSeconds", grace)
@@ -163,22 +168,37 @@ def _is_pod(spec: Node) -> bool:
         bool(lists[0])
         and all(isinstance(nodes, list | tuple) for nodes in lists)
         and all(isinstance(each, MutableMapping) for each in items)
-        and isinstance(spec.get("terminationGracePeriodSeconds", 0), int)
+        and isinstance(spec.get("terminationGracePeriodSeconds") or 0, int)
     )
 
 
 def _problem(kind: str, spec: Node, parts: Parts) -> str | None:
+    every = [*mappings_in(spec, "initContainers"), *spec["containers"]]
+    if any("{{" in str(each.get(field)) for each in every for field in ("name", "image")):
+        return "is a template: it has to be rendered first"
     if spec.get("hostNetwork"):
         return (
             "uses the node's network: the sidecar's port would be the node's, use a pod of its own"
         )
-    if (spec.get("os") or {}).get("name") == "windows":
+    selector = mapping_in(spec, "nodeSelector")
+    systems = [mapping_in(spec, "os").get("name"), *map(selector.get, _SYSTEM_LABELS)]
+    if "windows" in systems:
         return "runs on Windows, the sidecar on Linux only"
     if not parts.native and kind in ("Job", "CronJob"):
         return "would never complete beside an ordinary container: leave out --classic"
-    for each in [*(spec.get("initContainers") or ()), *spec["containers"]]:
-        if each.get("name") == NAME and not _is_ours(each):
-            return f"has a container named {NAME} that is another one: rename it"
+    ours = [each for each in every if each.get("name") == NAME]
+    if not all(_is_ours(each) for each in ours):
+        return f"has a container named {NAME} that is another one: rename it"
+    for volume in () if ours else mappings_in(spec, "volumes"):
+        if volume.get("name") in (CONFIG_VOLUME, RUN_VOLUME):
+            return f"has a volume named {volume['name']} that is another one: rename it"
+    for each in every:
+        ports = [port.get("containerPort") for port in mappings_in(each, "ports")]
+        if each.get("name") != NAME and parts.port in ports:
+            return (
+                f"container {each.get('name')} listens on {parts.port} as the sidecar would:"
+                " choose another admin.port"
+            )
     return None
 
 
@@ -192,13 +212,8 @@ def _app_of(spec: Node, parts: Parts) -> Node | str:
     if not chosen:
         return f"has no container {parts.app}, only {names or 'the sidecar'}"
     (app,) = chosen
-    for port in app.get("ports") or ():
-        if port.get("containerPort") == parts.port:
-            return (
-                f"the app listens on {parts.port} as the sidecar would: choose another admin.port"
-            )
-    hook = (app.get("lifecycle") or {}).get("preStop")
-    ours = (hook or {}).get("httpGet", {}).get("path", "").startswith(DRAINED)
+    hook = mapping_in(mapping_in(app, "lifecycle"), "preStop")
+    ours = str(mapping_in(hook, "httpGet").get("path")).startswith(DRAINED)
     if hook and not ours and not parts.keep_pre_stop:
         return (
             "has a preStop hook of its own, which does not wait for the sidecar's drain: let it end"
@@ -208,26 +223,38 @@ def _app_of(spec: Node, parts: Parts) -> Node | str:
 
 
 def _is_ours(node: Node) -> bool:
-    return any(each.get("name") == CONFIG_VOLUME for each in node.get("volumeMounts") or ())
+    return any(each.get("name") == CONFIG_VOLUME for each in mappings_in(node, "volumeMounts"))
 
 
 def _place(spec: Node, wanted: dict[str, Any], *, native: bool) -> None:
     """In the one list, and no more in the other."""
     here, there = ("initContainers", "containers") if native else ("containers", "initContainers")
     nodes = spec.get(there) or ()
+    moved: Node = {}
     for index in reversed([at for at, each in enumerate(nodes) if each.get("name") == NAME]):
-        del spec[there][index]
+        moved = spec[there].pop(index)
     if there in spec and not spec[there]:
         del spec[there]
     # Behind the others: what prepares the pod has run when it starts.
-    _put(_list(spec, here), wanted)
+    nodes = _list(spec, here)
+    present = next((each for each in nodes if each.get("name") == NAME), moved)
+    _put(nodes, _merged(present, wanted))
+
+
+def _merged(present: Node, wanted: dict[str, Any]) -> dict[str, Any]:
+    """What is ours as it has to be. What somebody added stays: variables, mounts, resources."""
+    merged = {key: value for key, value in present.items() if key != "restartPolicy"} | wanted
+    for name, key in _LISTS.items():
+        missing = {each[key]: each for each in wanted[name]}
+        there = [missing.pop(each.get(key), each) for each in mappings_in(present, name)]
+        merged[name] = [*there, *missing.values()]
+    return merged | {"resources": present.get("resources") or wanted["resources"]}
 
 
 def _put(nodes: MutableSequence[Any], wanted: dict[str, Any]) -> None:
     for index, each in enumerate(nodes):
         if each.get("name") == wanted["name"]:
-            if each != wanted:
-                nodes[index] = wanted
+            nodes[index] = wanted
             return
     nodes.append(wanted)
 
@@ -235,6 +262,17 @@ def _put(nodes: MutableSequence[Any], wanted: dict[str, Any]) -> None:
 def _set(node: Node, key: str, value: object) -> None:
     if node.get(key) != value:
         node[key] = value
+
+
+def mapping_in(node: Node, key: str) -> Node:
+    """What is there, or nothing."""
+    found = node.get(key)
+    return found if isinstance(found, MutableMapping) else {}
+
+
+def mappings_in(node: Node, key: str) -> list[Node]:
+    found = node.get(key)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _section(node: Node, key: str) -> Node:

@@ -10,6 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from sidecar.cli.check import check_memory
 from sidecar.settings import Settings, load_settings
 from tests.chart.values import EVERYTHING, LEAST, Values, changed
 from tests.rig.helm import CHART, Manifest, Refused, Rendered, render, run
@@ -249,6 +250,29 @@ def test_the_sidecar_reads_what_is_rendered(tmp_path: Path) -> None:
     assert settings.routes[0].topics == ("orders",)
 
 
+def test_the_default_limit_holds_what_the_process_needs(tmp_path: Path) -> None:
+    """A route, and four more; not ten."""
+    limit = container(pod_of(render(LEAST)), "sidecar")["resources"]["limits"]["memory"]
+    assert limit == "256Mi"
+    for routes, enough in ((1, True), (5, True), (10, False)):
+        many = [{"topics": [f"t{at}"], "target": "http://127.0.0.1:8080/"} for at in range(routes)]
+        settings = settings_of(render(changed({"sidecar/config/routes": many})), tmp_path)
+        assert ("but the limit" not in check_memory(settings, 256 << 20).text) is enough
+
+
+def test_spans_are_switched_on_and_sent_where_the_variables_say(tmp_path: Path) -> None:
+    variables = [
+        {"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector:4318"},
+        {"name": "OTEL_TRACES_SAMPLER_ARG", "value": "0.10"},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+    ]
+    rendered = render(
+        changed({"sidecar/config/tracing": {"enabled": True}, "sidecar/env": variables})
+    )
+    assert settings_of(rendered, tmp_path).tracing.enabled is True
+    assert container(pod_of(rendered), "sidecar")["env"] == variables
+
+
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -263,6 +287,8 @@ def test_the_sidecar_reads_what_is_rendered(tmp_path: Path) -> None:
         ({f"{ROUTE}/executors": -1}, "executors"),
         ({"sidecar/confg": {}}, "confg"),
         ({"replicas": 2}, "replicas"),
+        ({"app/image/tag": 1.2}, "tag"),
+        ({"extraPodSpec": {"volumes": []}}, "extraPodSpec.volumes has a value of its own"),
         ({"sidecar/config/kafka": {"group.id": "g"}}, "bootstrap.servers is missing"),
         ({"sidecar/config/kafka": {"bootstrap.servers": "b:1"}}, "group.id is missing"),
         ({"sidecar/config/kafka/sasl.password": "hush"}, "sasl.password is a secret"),

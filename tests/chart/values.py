@@ -22,8 +22,12 @@ LEAST: Final[Values] = {
 
 
 def changed(changes: Values) -> Values:
-    """The least values with others at dotted paths; a number in a path leads into a list."""
-    values = copy.deepcopy(LEAST)
+    """The least values with others at paths; a number in a path leads into a list."""
+    return put(LEAST, changes)
+
+
+def put(into: Values, changes: Values) -> Values:
+    values = copy.deepcopy(into)
     for path, value in changes.items():
         node: Any = values
         *way, last = [int(part) if part.isdigit() else part for part in path.split("/")]

@@ -174,7 +174,7 @@ def inject(
     def run(text: str, *arguments: str, config: str = CONFIG) -> Any:
         file = tmp_path / "sidecar.yaml"
         file.write_text(config, encoding="utf-8")
-        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
         code = main(["inject", "-f", "-", "-c", str(file), *arguments])
         told = capsys.readouterr()
         return told.out if code == 0 else (code, told.err)
@@ -288,7 +288,7 @@ def test_the_apps_own_hook_is_kept_when_asked(inject: Any) -> None:
         (STATEFUL_SET, ["--container", "x"], "has no container x, only ledger, proxy"),
         (OWN_HOOK, [], "has a preStop hook of its own"),
         (JOB, ["--classic"], "Job import: would never complete beside an ordinary container"),
-        (DEPLOYMENT.replace("8080", "8090"), [], "listens on 8090 as the sidecar would"),
+        (DEPLOYMENT.replace("8080", "8090"), [], "container orders listens on 8090 as the sidecar"),
         (DEPLOYMENT.replace("name: orders\n        image", "name: sidecar\n        image"), [],
          "has a container named sidecar that is another one"),
         (DEPLOYMENT.replace("      containers:", "      hostNetwork: true\n      containers:"), [],

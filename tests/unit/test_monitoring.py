@@ -122,6 +122,13 @@ def test_an_alert_says_what_it_means_and_what_to_do(rule: dict[str, Any]) -> Non
     assert f"\n### {rule['alert']}\n" in OPERATIONS.read_text(encoding="utf-8")
 
 
+def test_every_cause_has_its_section() -> None:
+    """And nothing has one that is no cause."""
+    page = OPERATIONS.read_text(encoding="utf-8")
+    section = page.partition("\n## Causes, one by one\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^### (.+)$", section, re.MULTILINE) == [each.value for each in CauseName]
+
+
 def test_only_what_exists_is_asked_for() -> None:
     """Names of metrics, and values of the labels of closed sets."""
     asked = [*expressions(), *(rule["expr"] for rule in alerts())]

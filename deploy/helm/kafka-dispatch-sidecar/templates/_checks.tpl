@@ -97,6 +97,12 @@ failure is one sentence that begins with the value. Everything that is rendered 
 {{- fail (printf "app.ports: %d is also sidecar.config.admin.port, and both share the pod's network: change one." (int $admin.port)) -}}
 {{- end -}}
 {{- end -}}
+{{- $own := list "affinity" "automountServiceAccountToken" "containers" "enableServiceLinks" "imagePullSecrets" "initContainers" "nodeSelector" "priorityClassName" "securityContext" "serviceAccountName" "terminationGracePeriodSeconds" "tolerations" "topologySpreadConstraints" "volumes" -}}
+{{- range $field, $_ := .Values.extraPodSpec -}}
+{{- if has $field $own -}}
+{{- fail (printf "extraPodSpec.%s has a value of its own in this chart: see its values.yaml." $field) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.workload.enabled (not .Values.app.image.repository) -}}
 {{- fail "app.image.repository is missing: the image of the application." -}}
 {{- end -}}

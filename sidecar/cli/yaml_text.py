@@ -1,0 +1,95 @@
+"""What is added to a manifest, as YAML: in lines of its own, or within brackets that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeGuard
+
+import yaml
+
+_STEP: Final = 2
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what has a ? in it: within brackets some parsers stumble over it."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def text(self, value: str) -> yaml.ScalarNode:
+        style = '"' if "?" in value or "\n" in value else None
+        return self.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.text)
+
+
+def inline(value: object) -> str:
+    """On one line."""
+    text: str = yaml.dump(
+        value,
+        Dumper=_Dumper,
+        default_flow_style=True,
+        width=float("inf"),
+        sort_keys=False,
+        allow_unicode=True,
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def entries(mapping: Mapping[Any, Any], column: int, *, lists_indented: bool) -> Iterator[str]:
+    """Lines of a mapping whose keys stand in a column; without their ends."""
+    for key, value in mapping.items():
+        head = f"{' ' * column}{inline(key)}:"
+        if is_literal(value):
+            yield f"{head} {literal_head(value)}"
+            yield from literal_lines(value, column + _STEP)
+        elif _is_short(value):
+            yield f"{head} {inline(value)}"
+        elif isinstance(value, dict):
+            yield head
+            yield from entries(value, column + _STEP, lists_indented=lists_indented)
+        else:
+            yield head
+            inner = column + (_STEP if lists_indented else 0)
+            yield from items(value, inner, lists_indented=lists_indented)
+
+
+def items(sequence: Sequence[Any], column: int, *, lists_indented: bool) -> Iterator[str]:
+    """Lines of a list whose dashes stand in a column."""
+    for value in sequence:
+        if isinstance(value, dict) and value:
+            first, *rest = entries(value, column + _STEP, lists_indented=lists_indented)
+            yield f"{' ' * column}- {first.lstrip(' ')}"
+            yield from rest
+        else:
+            yield f"{' ' * column}- {inline(value)}"
+
+
+def _is_short(value: object) -> bool:
+    nested = value if isinstance(value, list) else ()
+    return not (isinstance(value, dict) and value) and not any(
+        isinstance(each, dict | list) for each in nested
+    )
+
+
+def is_literal(value: object) -> TypeGuard[str]:
+    """Text of several lines, which can be shown as it is."""
+    return (
+        isinstance(value, str)
+        and "\n" in value
+        and bool(value.strip())
+        and all(each.isprintable() or each in "\n\t" for each in value)
+    )
+
+
+def literal_head(text: str) -> str:
+    indent = str(_STEP) if text.lstrip("\n").startswith((" ", "\t")) else ""
+    if not text.endswith("\n"):
+        return f"|{indent}-"
+    return f"|{indent}+" if text.endswith("\n\n") else f"|{indent}"
+
+
+def literal_lines(text: str, column: int) -> Iterator[str]:
+    for line in text.removesuffix("\n").split("\n"):
+        yield f"{' ' * column}{line}" if line else ""
