@@ -96,7 +96,8 @@ def test_the_app_stays_until_the_sidecar_has_drained(native: bool) -> None:
     hook = container(pod, "sidecar")["lifecycle"]["preStop"]["exec"]
     assert hook["command"] == ["sidecar", "drain", "--wait", "31s"]
     asked = container(pod, "app")["lifecycle"]["preStop"]["httpGet"]
-    assert asked == {"path": "/v1/drained?wait_seconds=31", "port": 8090}
+    path = "/v1/drained?wait_seconds=31&begins_within_seconds=10"
+    assert asked == {"path": path, "port": 8090}
     assert pod["terminationGracePeriodSeconds"] == 41
 
 

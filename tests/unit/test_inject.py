@@ -201,7 +201,9 @@ def test_every_workload_gets_one_sidecar(inject: Any, name: str) -> None:
         *_, sidecar = pod["initContainers"]
         assert (sidecar["name"], sidecar["restartPolicy"]) == ("sidecar", "Always")
         app = pod["containers"][0]
-        assert app["lifecycle"]["preStop"]["httpGet"]["path"] == "/v1/drained?wait_seconds=25"
+        assert app["lifecycle"]["preStop"]["httpGet"]["path"] == (
+            "/v1/drained?wait_seconds=25&begins_within_seconds=10"
+        )
         assert pod["terminationGracePeriodSeconds"] >= 35
         assert {each["name"] for each in pod["volumes"]} >= {"sidecar-config", "sidecar-run"}
     for document in yaml.safe_load_all(out):
