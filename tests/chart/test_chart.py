@@ -277,6 +277,7 @@ def test_the_sidecar_reads_what_is_rendered(tmp_path: Path) -> None:
             {"sidecar/config/drain_seconds": 100, "terminationGracePeriodSeconds": 100},
             "sidecar.config.drain_seconds (100) and app.stopSeconds (10)",
         ),
+        ({"app/stopSeconds": 0}, "stopSeconds"),
         ({"sidecar/config/grace_seconds": 60}, "grace_seconds is set by the chart"),
         ({"sidecar/config/admin/token": "hush"}, "admin.token would show in a ConfigMap"),
         ({"sidecar/config/admin/host": "127.0.0.1"}, "admin.host (127.0.0.1) is loopback"),

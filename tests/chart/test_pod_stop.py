@@ -118,9 +118,8 @@ class Stage:
 
     def fill(self) -> None:
         """More records than executors; returns when every executor waits for the app."""
-        log = self.pod.log("sidecar")
         told = re.compile(r"embedded broker at (\S+): produce")
-        (broker, *_) = eventually(lambda: told.findall(log.read_text("utf-8")), "it has a broker")
+        (broker, *_) = eventually(lambda: told.findall(self.pod.said("sidecar")), "it has a broker")
         producer = Producer({"bootstrap.servers": broker, "log_level": 0})
         for number in range(RECORDS):
             producer.produce("orders", str(number).encode())

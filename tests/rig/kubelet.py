@@ -19,9 +19,11 @@ from __future__ import annotations
 import threading
 import time
 import urllib.request
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from tests.rig.waiting import PATIENCE_SECONDS, eventually
 
@@ -65,10 +67,10 @@ class Event(NamedTuple):
     code: int | None = None
 
 
-class Pod:
-    """start starts a container of the spec."""
+class Pod(ABC):
+    """Leaving it ends whatever still runs."""
 
-    def __init__(self, spec: Spec, start: Callable[[Spec], Container]) -> None:
+    def __init__(self, spec: Spec) -> None:
         self.events: Final[list[Event]] = []
         self.codes: Final[dict[str, int]] = {}
         self.grace_seconds: Final[int] = spec.get(
@@ -77,10 +79,37 @@ class Pod:
         self._first: Final[Sequence[Spec]] = spec.get("initContainers", ())
         self._others: Final[Sequence[Spec]] = spec["containers"]
         self._specs: Final = {each["name"]: each for each in (*self._first, *self._others)}
-        self._start = start
         self._running: dict[str, Container] = {}
         self._endings: list[threading.Thread] = []
         self._lock = threading.Lock()
+
+    # --- what a pod consists of ---------------------------------------------------------------
+
+    @abstractmethod
+    def _started(self, spec: Spec) -> Container:
+        """A container of the spec, started."""
+
+    @abstractmethod
+    def said(self, name: str) -> str:
+        """What a container has written so far."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """All containers have ended."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for each in self._running.values():
+            each.stop(0)
+        self.until_ended()
+        self.close()
 
     # --- start --------------------------------------------------------------------------------
 
@@ -105,7 +134,7 @@ class Pod:
         )
 
     def _begin(self, name: str) -> None:
-        self._running[name] = self._start(self._specs[name])
+        self._running[name] = self._started(self._specs[name])
         self._note(name, What.STARTED)
 
     def _probed(self, spec: Spec, probe: str) -> bool:
@@ -146,12 +175,6 @@ class Pod:
         if not self._running[name].ended:
             self._kill(name, None)
         self._begin(name)
-
-    def remove(self) -> None:
-        """Whatever still runs is killed."""
-        for each in self._running.values():
-            each.stop(0)
-        self.until_ended()
 
     def _kill(self, name: str, turns: _Turns | None) -> None:
         container, grace = self._running[name], self.grace_seconds

@@ -16,8 +16,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from tests.rig.kubelet import Container, Pod, Spec
 
@@ -35,6 +34,9 @@ class Volumes:
         home.chmod(0o755)
         self._directories: dict[str, Path] = {}
         for volume in pod.get("volumes", ()):
+            if "hostPath" in volume:
+                self._directories[volume["name"]] = Path(volume["hostPath"]["path"])
+                continue
             directory = self._directories[volume["name"]] = home / volume["name"]
             directory.mkdir()
             directory.chmod(0o777)  # who a container runs as may write
@@ -121,7 +123,7 @@ class ProcessPod(Pod):
         self._volumes = Volumes(spec, config_maps)
         self._logs = logs
         self._given = containers or {}
-        super().__init__(spec, self._started)
+        super().__init__(spec)
 
     def _started(self, spec: Spec) -> Container:
         name = spec["name"]
@@ -132,16 +134,10 @@ class ProcessPod(Pod):
     def log(self, name: str) -> Path:
         return self._logs / f"{name}.log"
 
-    def __enter__(self) -> Self:
-        return self
+    def said(self, name: str) -> str:
+        return self.log(name).read_text(encoding="utf-8")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.remove()
+    def close(self) -> None:
         self._volumes.close()
 
 

@@ -337,3 +337,11 @@ def test_no_other_command_pays_for_the_library() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
     )
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "1.5", "ten"])
+def test_the_end_of_the_app_takes_a_second_at_least(inject: Any, seconds: str) -> None:
+    """Else the sidecar would not start: its own end needs that beyond its drain."""
+    with pytest.raises(SystemExit) as ended:
+        inject(DEPLOYMENT, f"--stop-seconds={seconds}")
+    assert ended.value.code == 2
