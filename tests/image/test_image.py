@@ -67,6 +67,14 @@ def test_what_it_adds_to_its_base_is_small(containers: Engine) -> None:
     assert 0 < int(done.stdout) < MOST_MEBIBYTES * 2**20, done.stdout
 
 
+def test_its_bytecode_is_taken_as_it_is(containers: Engine) -> None:
+    """By its hash, unchecked: by a time it would be stale, and compiled anew at every start."""
+    kinds = "import glob; print({open(file, 'rb').read(8)[4]"
+    kinds += " for file in glob.glob('/opt/sidecar/lib/**/*.pyc', recursive=True)})"
+    done = containers.ended(TAG, "-c", kinds, options=("--entrypoint", "python3"))
+    assert done.stdout.strip() == "{1}", done.stderr
+
+
 def test_two_builds_are_the_same(containers: Engine) -> None:
     """To the byte, the base included: what is downloaded is pinned, and no time is kept."""
     if containers.run[0] == "docker":
