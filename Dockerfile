@@ -2,11 +2,12 @@
 # The image: the locked dependencies and the wheel in a virtual environment, on a slim glibc base
 # (confluent-kafka has no musl wheels). Needs no shell, no writable root, no user of a name.
 # Two builds of one commit on one base are the same once the builder sets the files' times:
-# `buildah bud --timestamp 0`, or BuildKit's `rewrite-timestamp=true`. Bytecode holds no times.
+# `buildah bud --timestamp 0`, or BuildKit's `rewrite-timestamp=true`. Bytecode holds no times: pip, which would
+# write them, compiles nothing (0 it is, and not 1: pip takes the value for that of "compile").
 ARG PYTHON_IMAGE=docker.io/library/python:3.13-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1 PIP_ROOT_USER_ACTION=ignore
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=0 PIP_ROOT_USER_ACTION=ignore
 RUN python3 -m venv /build \
     && python3 -m venv --without-pip /opt/sidecar \
     && install -d -m 1777 /opt/run/sidecar
@@ -18,7 +19,7 @@ COPY pyproject.toml README.md LICENSE /src/
 COPY sidecar /src/sidecar
 RUN /build/bin/pip wheel -q --no-deps --no-build-isolation --wheel-dir /src/dist /src \
     && /build/bin/pip --python /opt/sidecar/bin/python install -q --no-deps /src/dist/*.whl \
-    && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/sidecar/lib
+    && python3 -m compileall -q -f --invalidation-mode unchecked-hash /opt/sidecar/lib
 
 FROM ${PYTHON_IMAGE}
 ARG VERSION=dev

@@ -35,11 +35,12 @@ test: $(STAMP) ## Run all tests (real broker: Java + Maven, Docker, or KAFKA_BOO
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --max-worker-restart 0 $(PYTEST_ARGS)
 
 .PHONY: lint
-lint: $(STAMP) ## Check style, format, types and the direction of imports
+lint: $(STAMP) ## Check style, format, types, the direction of imports, the Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
 
 .PHONY: format
 format: $(STAMP) ## Format, and fix what can be fixed by itself

@@ -52,12 +52,13 @@ class Vertical(NamedTuple):
 
 
 class Overview:
-    """See admin.view.View. drained is set once every route has ended."""
+    """See admin.view.View. stopping is set when the drain begins, drained when all have ended."""
 
     def __init__(
         self,
         verticals: Sequence[Vertical],
         loop: asyncio.AbstractEventLoop,
+        stopping: asyncio.Event,
         drained: asyncio.Event,
         *,
         partition_metrics: bool = True,
@@ -65,6 +66,7 @@ class Overview:
     ) -> None:
         self._verticals = verticals
         self._loop = loop
+        self._stopping = stopping
         self._drained = drained
         self._partition_metrics = partition_metrics
         self._strict_readiness = strict_readiness
@@ -146,9 +148,12 @@ class Overview:
         ]
         return sorted(records, key=lambda record: -record.executing_seconds)[:limit]
 
-    async def wait_drained(self, seconds: float) -> bool:
+    async def wait_drained(self, seconds: float, begins_within: float | None = None) -> bool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
+                if begins_within is not None:
+                    async with asyncio.timeout(begins_within):
+                        await self._stopping.wait()
                 await self._drained.wait()
         return self._drained.is_set()
 

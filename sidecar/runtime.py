@@ -52,7 +52,7 @@ from sidecar.kafka.source import KafkaSource
 from sidecar.model import Guarantee, RetryTopic
 from sidecar.overview import Overview, Vertical
 from sidecar.ports import Delivery, Parking
-from sidecar.settings import AuthSettings, RouteSettings, Settings
+from sidecar.settings import CLOSE_SECONDS, AuthSettings, RouteSettings, Settings
 
 if TYPE_CHECKING:
     from sidecar.telemetry.tracing import Tracing
@@ -61,7 +61,6 @@ log = logging.getLogger(__name__)
 
 CUT_RESERVE: Final = 0.1  # of drain_seconds, at most a second: for the last commit
 CUT_LEAVE_SECONDS: Final = 2.0  # after a second signal: for the last commit
-CLOSE_SECONDS: Final = 1.0
 # Records in flight are alive, not garbage: at the usual 700 the collector would walk over them with
 # every batch.
 GC_THRESHOLD: Final = 20_000
@@ -96,6 +95,7 @@ class Runtime:
         self.overview: Final = Overview(
             verticals,
             self._loop,
+            self._stopping,
             self._drained,
             partition_metrics=settings.admin.partition_metrics,
             strict_readiness=settings.admin.strict_readiness,
@@ -156,29 +156,29 @@ class Runtime:
         for route in self.routes:
             route.drain()
         reserve = min(1.0, seconds * CUT_RESERVE)
-        await self._until_ended_or_cut(deadline - reserve)
+        everything = asyncio.ensure_future(self._until_ended())
+        cut = asyncio.ensure_future(self._cut.wait())
+        await asyncio.wait(
+            (everything, cut),
+            timeout=deadline - reserve - self._loop.time(),
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        cut.cancel()
         if self._cut.is_set():
             deadline = min(deadline, self._loop.time() + CUT_LEAVE_SECONDS)
         for route in self.routes:
             route.cut()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
-                await self._drained.wait()
+                await everything
 
-    async def _until_ended_or_cut(self, deadline: float) -> None:
-        waits = [asyncio.ensure_future(event.wait()) for event in (self._drained, self._cut)]
-        await asyncio.wait(
-            waits, timeout=deadline - self._loop.time(), return_when=asyncio.FIRST_COMPLETED
-        )
-        for wait in waits:
-            wait.cancel()
+    async def _until_ended(self) -> None:
+        """The routes, then the redrives: an open transaction holds up those who read its topic."""
+        await self._drained.wait()
+        await self._letters.close()
 
     async def _close(self) -> None:
-        closings = [
-            self._admin.stop(),
-            self._letters.close(),
-            *(edge.close() for edge in self._edges),
-        ]
+        closings = [self._admin.stop(), *(edge.close() for edge in self._edges)]
         if self._tracing is not None:
             closings.append(self._tracing.close())
         with contextlib.suppress(TimeoutError):

@@ -61,9 +61,24 @@ async def drained(
             description="answer no later than this",
         ),
     ] = 0.0,
+    begins_within_seconds: Annotated[
+        float | None,
+        Query(
+            ge=0,
+            le=LONGEST_WAIT_SECONDS,
+            allow_inf_nan=False,
+            description="answer after this if no drain has begun by then",
+        ),
+    ] = None,
 ) -> Drained:
-    """Only waits: it starts no drain. Answers as soon as every route has finished its own."""
-    return Drained(await while_asked(request, view.wait_drained(wait_seconds)))
+    """Only waits: it starts no drain. Answers as soon as every route has finished its own.
+
+    Fit for the preStop hook of the app. begins_within_seconds is for when the app alone is
+    restarted, say after a failed liveness probe: its hook runs then as well, and no drain comes.
+    """
+    return Drained(
+        await while_asked(request, view.wait_drained(wait_seconds, begins_within_seconds))
+    )
 
 
 def _healthy(trouble: str | None) -> Health:

@@ -37,5 +37,8 @@ class View(Protocol):
         payload: with what they hold.
         """
 
-    async def wait_drained(self, seconds: float) -> bool:
-        """True as soon as every route has finished its drain; False after so many seconds."""
+    async def wait_drained(self, seconds: float, begins_within: float | None = None) -> bool:
+        """True as soon as every route has finished its drain; False after so many seconds.
+
+        False as well if no drain has begun after begins_within seconds.
+        """

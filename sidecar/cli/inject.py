@@ -10,7 +10,7 @@ import difflib
 import hashlib
 import io
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
@@ -42,7 +42,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--image", default=f"kafka-dispatch-sidecar:{sidecar.__version__}")
     parser.add_argument("--container", metavar="NAME", help="the app, where a pod has several")
     parser.add_argument(
-        "--stop-seconds", type=int, default=10, metavar="N", help="the app's own stop takes (10)"
+        "--stop-seconds",
+        type=_seconds,
+        default=10,
+        metavar="N",
+        help="the app's own stop takes (10)",
     )
     parser.add_argument(
         "--classic", action="store_true", help="an ordinary container: Kubernetes before 1.29"
@@ -51,6 +55,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--keep-pre-stop", action="store_true", help="leave the app's own preStop hook alone"
     )
     parser.add_argument("--diff", action="store_true", help="print what would change, as a diff")
+
+
+def _seconds(text: str) -> int:
+    """One at least: the sidecar's own end needs that beyond its drain."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r} is no whole number of seconds above 0")
+    return int(text)
 
 
 def main(args: Namespace) -> int:

@@ -19,6 +19,8 @@ RUN_VOLUME: Final = "sidecar-run"
 CONFIG_FILE: Final = "sidecar.yaml"
 CHECKSUM: Final = "checksum/sidecar-config"
 DRAINED: Final = "/v1/drained?wait_seconds="
+# When the app alone is restarted, its hook runs as well, and no drain comes.
+_BEGINS_WITHIN: Final = "&begins_within_seconds=10"
 KUBELETS_GRACE_SECONDS: Final = 30  # where a pod says nothing
 
 Node = MutableMapping[str, Any]
@@ -146,7 +148,8 @@ def volumes(parts: Parts) -> list[dict[str, Any]]:
 
 def pre_stop(parts: Parts) -> dict[str, Any]:
     """The app's hook: its SIGTERM comes after the sidecar has drained."""
-    return {"httpGet": {"path": f"{DRAINED}{parts.wait_seconds}", "port": parts.port}}
+    path = f"{DRAINED}{parts.wait_seconds}{_BEGINS_WITHIN}"
+    return {"httpGet": {"path": path, "port": parts.port}}
 
 
 def _probe(path: str) -> dict[str, Any]:

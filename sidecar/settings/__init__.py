@@ -7,6 +7,7 @@ environment, file; problems: errors in the operator's words; loading: all of it 
 from __future__ import annotations
 
 from sidecar.core.kafka_rules import OffsetReset
+from sidecar.settings.checks import CLOSE_SECONDS
 from sidecar.settings.contract import (
     AuthSettings,
     BatchSettings,
@@ -25,6 +26,7 @@ from sidecar.settings.tree import (
 )
 
 __all__ = [
+    "CLOSE_SECONDS",
     "AdminSettings",
     "AppSettings",
     "AuthSettings",

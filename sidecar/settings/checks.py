@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sidecar.core.kafka_rules import AWS_MSK_IAM, MAX_POLL_INTERVAL_MS
 from sidecar.core.presets import BATCH_ATTRIBUTES, ENCODINGS, Encoding, Preset
@@ -25,6 +25,9 @@ from sidecar.settings.topics import loop_problems
 if TYPE_CHECKING:
     from sidecar.settings.contract import TlsSettings
     from sidecar.settings.tree import RouteSettings, Settings
+
+# What the process may take, after drain_seconds, to close its connections.
+CLOSE_SECONDS: Final = 1.0
 
 _OWN_ATTRIBUTES = frozenset(
     ("specversion", "id", "source", "type", "time", "datacontenttype", "data", "partitionkey")
@@ -256,12 +259,12 @@ def _time_problems(settings: Settings) -> Iterator[Problem]:
                 " or a stop cuts requests that were on time: lower it, or raise drain_seconds"
                 " and the pod's terminationGracePeriodSeconds with it",
             )
-    if settings.grace_seconds is not None and drain >= settings.grace_seconds:
+    if settings.grace_seconds is not None and drain + CLOSE_SECONDS > settings.grace_seconds:
         yield Problem(
             "drain_seconds",
-            f"({number(drain)}) must be below grace_seconds ({number(settings.grace_seconds)}), or"
-            " the pod is killed before the drain has ended: lower it, or raise"
-            " terminationGracePeriodSeconds and grace_seconds",
+            f"({number(drain)}) must be {number(CLOSE_SECONDS)} s below grace_seconds"
+            f" ({number(settings.grace_seconds)}), or the pod is killed before the drain has ended:"
+            " lower it, or raise terminationGracePeriodSeconds and grace_seconds",
         )
     longest = settings.kafka_number("max.poll.interval.ms", MAX_POLL_INTERVAL_MS) / 1000
     if settings.revoke_seconds >= longest:

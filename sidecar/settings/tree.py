@@ -381,7 +381,9 @@ class Settings(BaseSettings):
         description="longest time between a settled record and the commit that covers it",
     )
     drain_seconds: PositiveSeconds = Field(
-        default=25.0, description="longest time from the stop signal to the end of the process"
+        default=25.0,
+        description="longest time from the stop signal until everything is finished or cut; the"
+        " process ends within a second more",
     )
     revoke_seconds: Seconds = Field(
         default=5.0, description="longest time a rebalance waits for what executes"

@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import TopicFactory
 from tests.rig.kafka import KafkaCluster
 from tests.rig.operations import KafkaOperations
+from tests.rig.ports import free_ports
 from tests.rig.processes import Scene, Sidecar, at_the_end, config, route
 from tests.rig.scripted_app import Answer, Request, ScriptedApp, held_by
 from tests.rig.waiting import eventually
@@ -320,6 +321,31 @@ def test_a_client_that_hangs_in_its_close_does_not_hold_the_exit(
         assert found == code
         assert seconds < 2 + extra
         assert says in sidecar.log.read_text()
+
+
+SLOW_REDRIVE = """
+import asyncio, logging
+from sidecar.kafka.letter_desk import LetterDesk
+
+async def close(_):
+    await asyncio.sleep(1.5)
+    logging.getLogger("sidecar").info("its transaction is over")
+
+LetterDesk.close = close
+"""
+
+
+def test_the_transaction_of_a_redrive_has_the_time_of_the_drain_though_no_app_was_there(
+    scene: Scene,
+) -> None:
+    """One that is left open holds up whoever reads its topic, until the brokers give it up."""
+    what = config("127.0.0.1:1", "g", [route("t", free_ports(1)[0])])
+    sidecar = scene.sidecar(what, fault=SLOW_REDRIVE)
+    sidecar.until_said("admin API")
+    code, seconds = stopped(sidecar)
+    assert code == 0
+    assert 1.5 < seconds < 20
+    assert sidecar.said("its transaction is over")
 
 
 # --- the broker goes away -----------------------------------------------------------------------

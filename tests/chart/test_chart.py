@@ -97,7 +97,8 @@ def test_the_app_stays_until_the_sidecar_has_drained(native: bool) -> None:
     hook = container(pod, "sidecar")["lifecycle"]["preStop"]["exec"]
     assert hook["command"] == ["sidecar", "drain", "--wait", "31s"]
     asked = container(pod, "app")["lifecycle"]["preStop"]["httpGet"]
-    assert asked == {"path": "/v1/drained?wait_seconds=31", "port": 8090}
+    path = "/v1/drained?wait_seconds=31&begins_within_seconds=10"
+    assert asked == {"path": path, "port": 8090}
     assert pod["terminationGracePeriodSeconds"] == 41
 
 
@@ -302,6 +303,7 @@ def test_spans_are_switched_on_and_sent_where_the_variables_say(tmp_path: Path) 
             {"sidecar/config/drain_seconds": 100, "terminationGracePeriodSeconds": 100},
             "sidecar.config.drain_seconds (100) and app.stopSeconds (10)",
         ),
+        ({"app/stopSeconds": 0}, "stopSeconds"),
         ({"sidecar/config/grace_seconds": 60}, "grace_seconds is set by the chart"),
         ({"sidecar/config/admin/token": "hush"}, "admin.token would show in a ConfigMap"),
         ({"sidecar/config/admin/host": "127.0.0.1"}, "admin.host (127.0.0.1) is loopback"),

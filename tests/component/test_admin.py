@@ -136,6 +136,13 @@ async def test_drained_waits(served: Served) -> None:
     assert (await waits).json() == {"drained": True}
 
 
+@with_server
+async def test_who_waits_for_a_drain_that_does_not_begin_is_answered(served: Served) -> None:
+    """The hook of an application that alone is restarted."""
+    params = {"wait_seconds": 60, "begins_within_seconds": 0.05}
+    assert (await served.get("/v1/drained", params=params)).json() == {"drained": False}
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 

@@ -594,7 +594,7 @@ def test_readiness_is_lowered_by_the_application_only_where_that_was_chosen() ->
     vertical = Vertical(rig.route, fetcher, threading.main_thread())
     loop: Any = rig.scheduler
     lenient, strict = (
-        Overview([vertical], loop, asyncio.Event(), strict_readiness=chosen)
+        Overview([vertical], loop, asyncio.Event(), asyncio.Event(), strict_readiness=chosen)
         for chosen in (False, True)
     )
     assert (lenient.ready(), lenient.alive(), strict.alive()) == (None, None, None)

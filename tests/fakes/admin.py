@@ -169,10 +169,11 @@ class FakeView:
             for n in range(min(3, limit))
         ]
 
-    async def wait_drained(self, seconds: float) -> bool:
+    async def wait_drained(self, seconds: float, begins_within: float | None = None) -> bool:
+        """No drain begins here."""
         self.waiting.set()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds if begins_within is None else begins_within):
                 await self.is_drained.wait()
         return self.is_drained.is_set()
 

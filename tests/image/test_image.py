@@ -22,7 +22,8 @@ import pytest
 from confluent_kafka import Producer
 
 import sidecar
-from tests.rig.images import Engine, NoImages, build, engine
+from tests.image.conftest import TAG
+from tests.rig.images import Engine, build
 from tests.rig.ports import free_ports
 
 pytestmark = [
@@ -30,21 +31,7 @@ pytestmark = [
     pytest.mark.timeout(1800),
 ]
 WITHIN_SECONDS: Final = 30.0
-TAG: Final = "localhost/kafka-dispatch-sidecar:test"
 MOST_MEBIBYTES: Final = 120
-
-
-@pytest.fixture(scope="module")
-def containers() -> Engine:
-    """The image is built when the first test asks for it."""
-    try:
-        found = engine()
-    except NoImages as missing:
-        if os.environ.get("CI"):
-            pytest.fail(str(missing), pytrace=False)
-        pytest.skip(str(missing))
-    build(found, TAG)
-    return found
 
 
 def test_it_tells_its_version(containers: Engine) -> None:
@@ -78,6 +65,30 @@ def test_what_it_adds_to_its_base_is_small(containers: Engine) -> None:
     count += " for at, _, files in os.walk('/opt/sidecar') for each in files))"
     done = containers.ended(TAG, "-c", count, options=("--entrypoint", "python3"))
     assert 0 < int(done.stdout) < MOST_MEBIBYTES * 2**20, done.stdout
+
+
+def test_its_bytecode_is_taken_as_it_is(containers: Engine) -> None:
+    """By its hash, unchecked: by a time it would be stale, and compiled anew at every start."""
+    kinds = "import glob; print({open(file, 'rb').read(8)[4]"
+    kinds += " for file in glob.glob('/opt/sidecar/lib/**/*.pyc', recursive=True)})"
+    done = containers.ended(TAG, "-c", kinds, options=("--entrypoint", "python3"))
+    assert done.stdout.strip() == "{1}", done.stderr
+
+
+def test_two_builds_are_the_same(containers: Engine) -> None:
+    """To the byte, the base included: what is downloaded is pinned, and no time is kept."""
+    if containers.run[0] == "docker":
+        pytest.skip("its builder keeps times unless it is asked not to")
+    again = f"{TAG}-again"
+    build(containers, again, "--no-cache")
+    try:
+        first, second = (
+            json.loads(containers.ask("image", "inspect", tag))[0]["RootFS"]["Layers"]
+            for tag in (TAG, again)
+        )
+    finally:
+        containers.ask("rmi", again)
+    assert first == second
 
 
 @contextmanager

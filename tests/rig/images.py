@@ -66,25 +66,29 @@ class Engine:
     def ended(
         self, image: str, *arguments: str, options: Sequence[str] = ()
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(image, *arguments, options=options),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            env=self._environment,
-        )
+        return self._run(self.command(image, *arguments, options=options), 60)
+
+    def done(self, arguments: Sequence[str], within: float) -> subprocess.CompletedProcess[str]:
+        """A command of the engine, however it ends. Raises TimeoutExpired."""
+        return self._run([*self.run, *arguments], within)
+
+    def do(self, *arguments: str) -> str:
+        done = self.done(arguments, 60)
+        assert done.returncode == 0, f"{' '.join(arguments)}:\n{done.stderr[-2000:]}"
+        return done.stdout.strip()
 
     def ask(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [*self.run, *arguments],
+        return self.done(arguments, 60).stdout.strip()
+
+    def _run(self, command: Sequence[str], within: float) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=within,
             env=self._environment,
         )
-        return done.stdout.strip()
 
 
 def engine() -> Engine:
@@ -99,14 +103,14 @@ def engine() -> Engine:
     return Engine((*build, *own), (*podman, "--events-backend", "file"))
 
 
-def build(made: Engine, tag: str) -> None:
+def build(made: Engine, tag: str, *options: str) -> None:
     base = os.environ.get("SIDECAR_IMAGE_BASE")
     if base is None and made.run[0] == "podman":
         base = STAND_IN
         if not made.ask("images", "-q", STAND_IN):
             _make_stand_in()
     chosen = () if base is None else ("--build-arg", f"PYTHON_IMAGE={base}")
-    _do(*made.build, *chosen, "-t", tag, str(ROOT))
+    _do(*made.build, *chosen, *options, "-t", tag, str(ROOT))
 
 
 def _make_stand_in() -> None:

@@ -20,7 +20,7 @@ def an_overview(phase: Phase, *, silent_for: float, thread: Any) -> Overview:
     fetcher: Any = SimpleNamespace(last_step_at=time.monotonic() - silent_for)
     loop = asyncio.new_event_loop()
     try:
-        return Overview([Vertical(route, fetcher, thread)], loop, asyncio.Event())
+        return Overview([Vertical(route, fetcher, thread)], loop, asyncio.Event(), asyncio.Event())
     finally:
         loop.close()
 
@@ -50,3 +50,19 @@ def test_only_a_blocked_or_dead_thread_is_a_reason_to_restart(
     assert (told is None) == (trouble is None)
     assert trouble is None or trouble in str(told)
     assert overview.ready() == told
+
+
+def test_a_drain_is_waited_for_once_it_has_begun_and_not_for_longer_before() -> None:
+    async def main() -> None:
+        stopping, drained = asyncio.Event(), asyncio.Event()
+        overview = Overview([], asyncio.get_running_loop(), stopping, drained)
+        assert not await overview.wait_drained(60, begins_within=0.01)
+        stopping.set()
+        waits = asyncio.create_task(overview.wait_drained(60, begins_within=0))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not waits.done()
+        drained.set()
+        assert await waits
+
+    asyncio.run(main())

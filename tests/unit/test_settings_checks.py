@@ -204,7 +204,7 @@ def test_a_route_of_its_own_may_handle_dead_letters() -> None:
 @pytest.mark.parametrize(
     ("top", "said"),
     [
-        ({"grace_seconds": 25}, "drain_seconds: (25) must be below grace_seconds (25)"),
+        ({"grace_seconds": 25.5}, "drain_seconds: (25) must be 1 s below grace_seconds (25.5)"),
         (
             {"revoke_seconds": 10, "kafka": {**KAFKA, "max.poll.interval.ms": 10_000,
              "session.timeout.ms": 6000}},

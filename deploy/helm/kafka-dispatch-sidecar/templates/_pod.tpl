@@ -86,10 +86,13 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
-{{- /* The app's lifecycle: its SIGTERM comes after the sidecar has drained. */ -}}
+{{- /*
+The app's lifecycle: its SIGTERM comes after the sidecar has drained. When the app alone is restarted
+(a failed liveness probe) the hook runs too, and no drain begins: it is not to wait for one.
+*/ -}}
 {{- define "kafka-dispatch-sidecar.appLifecycle" -}}
 preStop:
   httpGet:
-    path: /v1/drained?wait_seconds={{ include "kafka-dispatch-sidecar.drainSeconds" . }}
+    path: /v1/drained?wait_seconds={{ include "kafka-dispatch-sidecar.drainSeconds" . }}&begins_within_seconds=10
     port: {{ include "kafka-dispatch-sidecar.adminPort" . }}
 {{- end -}}
