@@ -345,6 +345,7 @@ class World:
         **settings: Any,
     ) -> None:
         self.random: Final = Random(seed)
+        self._chance: Final = Random(f"turns {seed}").random
         self.scheduler: Final = scheduler or SimulatedScheduler()
         self.broker: Final = FakeBroker()
         self.broker.create_topic(TOPIC, partitions)
@@ -373,6 +374,7 @@ class World:
             self.broker.create_topic(topic.name)
         self.judge: Final = Judge(self.broker, GROUP, self.settings)
         self.moves: Sequence[float | None] = MOVES
+        self.turns = 0
         self.members: list[Member] = []
         for _ in range(members):
             self.join()
@@ -412,11 +414,12 @@ class World:
 
     def turn(self) -> None:
         """One step of one member, and some time."""
+        self.turns += 1
         running = self.running
         if running:
-            member = running[0] if len(running) == 1 else self.random.choice(running)
-            member.step()
-        move = self.random.choice(self.moves) if running else self.moves[-1]
+            running[int(self._chance() * len(running))].step()
+        moves = self.moves
+        move = moves[int(self._chance() * len(moves))] if running else moves[-1]
         if move is not None:
             self.scheduler.advance(move)
         self.judge.commits()

@@ -134,10 +134,15 @@ class Judge:
         if self._drops and self._may_be_given_up(member, where):
             self._finish(where)
 
-    def aborted(self, member: str, record: Record, seconds: float) -> None:
-        """The engine gave the request up: at its deadline, or because it is cut."""
+    def aborted(self, member: str, record: Record, seconds: float, *, reached: bool) -> None:
+        """The engine gave the request up: at its deadline, or because it is cut.
+
+        reached: a byte of it may have got to the application.
+        """
         where = (record.assignment.partition, record.offset)
         self._trials.get(member, set()).discard(where)
+        if not reached:
+            self._perhaps_processed.discard(where)
         if seconds >= self._timeout_seconds:
             self._failed[member, where] += 1
             if self._drops and self._may_be_given_up(member, where):

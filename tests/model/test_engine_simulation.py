@@ -1,6 +1,6 @@
 """Whole groups of engines in random schedules, every invariant judged after every step.
 
-A schedule that fails is run again by: python -c "from tests.fakes.storm import *; replay(SEED,
+A schedule that fails is run again by: python -c "from tests.simulate.storm import *; replay(SEED,
 Guarantee.AT_LEAST_ONCE)"
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from sidecar.model import Guarantee
-from tests.fakes.faults import FAULTS, Fault
-from tests.fakes.storm import replay
+from tests.simulate.faults import FAULTS, Fault
+from tests.simulate.storm import replay
 
 SEEDS = 150
 BLOCKS = 5
