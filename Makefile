@@ -16,6 +16,8 @@ export PYTHONDONTWRITEBYTECODE =
 WORKERS ?= 3
 CHAOS_ARGS ?=
 FUZZ_ARGS ?=
+SEEDS ?= 20000
+SIMULATE_ARGS ?=
 
 .PHONY: help
 help: ## Show this list
@@ -49,6 +51,10 @@ format: $(STAMP) ## Format, and fix what can be fixed by itself
 chaos: $(STAMP) ## Long runs with brokers, applications and sidecars killed under load
 	@$(BIN)/python -m tests.rig
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
+
+.PHONY: simulate
+simulate: $(STAMP) ## Whole groups of engines in random schedules, on a simulated clock (SEEDS=N; goes on)
+	$(BIN)/python -m tests.simulate --seeds $(SEEDS) $(SIMULATE_ARGS)
 
 .PHONY: fuzz
 fuzz: $(STAMP) ## Feed what reads answers with spoiled ones for ten minutes

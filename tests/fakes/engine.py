@@ -12,6 +12,7 @@ Owner: the test. Invariants:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
@@ -38,7 +39,9 @@ from tests.fakes.process import Crashed, MemberClock, SimulatedMailbox
 
 TOPIC: Final = "orders"
 GROUP: Final = "billing"
-SESSION_SECONDS: Final = 10.0
+SESSION_SECONDS: Final = 6.0
+MOST_STEPS_UNPOLLED: Final = 200
+DEADLINE_SLACK_SECONDS: Final = 0.3  # one timer stands for all deadlines, a tick apart
 # How far time moves after a step; None: not even what is due on the loops is run.
 MOVES: Final[Sequence[float | None]] = (None, None, 0.0, 0.002, 0.01, 0.05)
 
@@ -60,7 +63,12 @@ class SteppedSource(FakeSource):
         self._of = member
         self._world = world
         self.polls = 0
+        self.times_left = 0
         self.last_batch_bytes = 0
+
+    def leave(self) -> None:
+        self.times_left += 1
+        super().leave()
 
     def subscribe(self, listener: SourceListener) -> None:
         super().subscribe(RevocationWatch(listener, self._of))
@@ -200,6 +208,7 @@ class Member:
         self.route_ended = False
         self.ended_at = 0.0
         self._in_flight = 0  # when it was last looked at
+        self._polls = (0, 0)  # how many there were, and steps since the last
         self.route.start()
 
     @property
@@ -219,6 +228,7 @@ class Member:
         try:
             if not fetcher.finishing:
                 fetcher.step()
+                self._check_membership()
                 return
             fetcher.finish()
         except SourceError as problem:
@@ -282,14 +292,57 @@ class Member:
         most = places.threshold_bytes + self.source.last_batch_bytes
         if not 0 <= places.in_flight_bytes <= most:
             raise Broken(f"{self.name} has {places.in_flight_bytes} bytes in flight")
+        if not self.keeps and self.route.phase in (Phase.RUNNING, Phase.DRAINING):
+            self._check_exposure()
         pool = self.route.executors
         if len(self.app.executing) != pool.busy:
             raise Broken(f"{pool.busy} busy executors, {len(self.app.executing)} requests")
+
+        now = self.clock.time()
+        if self.clock.stalled:
+            return
+        if self.app.executing:
+            oldest = next(iter(self.app.executing))
+            if now - oldest.sent_at > self.settings.timeout_seconds + DEADLINE_SLACK_SECONDS:
+                raise Broken(f"{oldest.record} has been executing since {oldest.sent_at:g}")
+        if self._could_start() and (self.world.scheduler.next_at or math.inf) > now:
+            raise Broken(f"{self.name} has idle executors and does not start what is buffered")
+
+    def _could_start(self) -> bool:
+        route = self.route
+        return (
+            len(route.ready) > 0
+            and route.executors.busy < route.executors.effective
+            and route.phase is Phase.RUNNING
+            and not route.paused
+            and not route.failures.halted
+            and route.breaker.free
+            and route.pace.rate is None
+            and route.settings.batch is None
+        )
+
+    def _check_membership(self) -> None:
+        """Whatever is full or away, it is polled: else the group would do without this member."""
+        polls, steps = self._polls
+        if polls != self.source.polls:
+            self._polls = (self.source.polls, 0)
+        elif steps == MOST_STEPS_UNPOLLED:
+            raise Broken(f"{self.name} has not polled for {steps} steps")
+        else:
+            self._polls = (polls, steps + 1)
 
     def tell_lost(self) -> None:
         offsets = self.route.offsets
         if isinstance(offsets, AtMostOnce):
             self.world.judge.perhaps_lost[self.name] = offsets.maybe_lost
+
+    def _check_exposure(self) -> None:
+        """What a crash would cost is told, and no less."""
+        route, judge = self.route, self.world.judge
+        exposed = len(judge.exposed[self.name]) - judge.perhaps_lost[self.name]
+        told = route.offsets.exposure(route.executing, route.delayed).would_lose
+        if exposed > told:
+            raise Broken(f"{self.name} tells of {told} records exposed, {exposed} are")
 
     def _behave(self, request: Request) -> Reply:
         executing, effective = len(self.app.executing), self.route.executors.effective

@@ -179,6 +179,13 @@ class Scenes:
         self._storm.overloaded = not self._storm.overloaded
         return "the applications are " + ("overloaded" if self._storm.overloaded else "themselves")
 
+    def hang(self, random: Random) -> str:
+        """Requests are taken and not answered."""
+        seconds = random.choice((0.5, 3.0))
+        self._storm.hangs = True
+        self._later(seconds, setattr, self._storm, "hangs", False)
+        return f"the applications answer nothing for {seconds:g} s"
+
     def bad_deployment(self, random: Random) -> str:
         self._storm.bad = 0 if self._storm.bad else random.choice((400, 401, 404, 500))
         return f"the applications answer {self._storm.bad or 'as before'}"
@@ -249,6 +256,7 @@ WEIGHTS: Final[dict[Scene, int]] = {
     Scenes.app_away: 6,
     Scenes.app_dies: 3,
     Scenes.batch_answers: 2,
+    Scenes.hang: 3,
     Scenes.overload: 3,
     Scenes.bad_deployment: 3,
     Scenes.dead_letters: 5,

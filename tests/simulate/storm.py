@@ -25,6 +25,7 @@ from tests.simulate.weather import Weather
 MOST_STEPS: Final = 500
 CLEARING_SECONDS: Final = 240.0
 CALM_MOVES: Final = (0.0, 0.05, 0.1)
+IDLE_MOVES: Final = (0.0, 0.2, 0.4)
 LENGTHS: Final = (3, 6, 12, 30)
 PAUSES: Final = (0.0, 0.02, 0.1, 0.5)
 
@@ -73,6 +74,7 @@ class Storm:
         self.fates: tuple[CommitFate, ...] = (CommitFate.OK,)
         self.clear = False
         self.overloaded = False
+        self.hangs = False  # every request
         self.bad = 0  # the status of every answer, after a bad deployment
         self.happened: list[str] = []
         self.played: list[Planned] = []  # those that did anything
@@ -126,8 +128,10 @@ class Storm:
     def _all_is_done(self) -> bool:
         world = self.world
         running = world.running
+        idle = all(member.places.in_flight == 0 for member in running)
+        world.moves = IDLE_MOVES if idle else CALM_MOVES
         return (
-            all(member.places.in_flight == 0 for member in running)
+            idle
             and {member.name for member in running} <= world.broker.group(GROUP).members.keys()
             and world.lag() == 0
             and (not running[0].keeps or not world.judge.open())
@@ -159,6 +163,8 @@ class Storm:
         if self.clear:
             return answer(204, 0.001 + 0.05 * chance())
         seconds = 0.002 * (1.0 - chance()) ** -1.3
+        if self.hangs:
+            return HANG
         if self.bad:
             return answer(self.bad, seconds)
         kind = (request.offset * 7919 + request.partition.number * 31) % 101
