@@ -64,9 +64,7 @@ class Watch(Protocol):
 
     def answered(self, member: str, record: Record, attempt: int, result: Result) -> None: ...
 
-    def aborted(
-        self, member: str, record: Record, seconds: float, *, reached: bool
-    ) -> None: ...
+    def aborted(self, member: str, record: Record, seconds: float, *, reached: bool) -> None: ...
 
 
 class FakeApp:

@@ -355,11 +355,15 @@ FAULTS: Final = [
     Fault("waits for holes", ALO, AtLeastOnce, "positions", _by_contiguous_numbers),
     Fault("goes on with what was lost", ALO, Route, "lost", _kept_at_a_loss),
     Fault("writes a failed letter once", ALO, Parker, "_written", _written_once),
-    Fault("loses the executor of a cut request", ALO, ExecutorPool, "_rest", _cancelled_frees_nothing),
+    Fault(
+        "loses the executor of a cut request", ALO, ExecutorPool, "_rest", _cancelled_frees_nothing
+    ),
     Fault("knows no deadline", ALO, ExecutorPool, "_check_deadlines", _no_deadline),
     Fault("wakes nobody while others run", ALO, ExecutorPool, "kick", _nobody_is_woken),
     Fault("starts one record too late", ALO, StartingPositions, "find", _start_behind),
-    Fault("reads a commit back too early", AMO, FakeSource, "commit_pending", _no_answer_is_awaited),
+    Fault(
+        "reads a commit back too early", AMO, FakeSource, "commit_pending", _no_answer_is_awaited
+    ),
     Fault("takes an unknown commit for none", AMO, AtMostOnce, "commit_done", _unknown_is_failed),
     Fault("shows too little exposure", AMO, AtMostOnce, "exposure", _shown_without_the_run),
     Fault("shows a limit and keeps none", ALO, ExecutorPool, "limit", _only_told),
