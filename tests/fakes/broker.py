@@ -116,6 +116,15 @@ class FakeBroker:
             self._topics_changed(name)
             return self.topics[name].topic_id
 
+    def delete_topic(self, name: str) -> None:
+        """With what groups have committed for it."""
+        with self.lock:
+            del self.topics[name]
+            for group in self.groups.values():
+                for partition in [each for each in group.offsets if each.topic == name]:
+                    del group.offsets[partition]
+            self._topics_changed(name)
+
     def add_partitions(self, name: str, count: int) -> None:
         with self.lock:
             self.topics[name].logs += [Log() for _ in range(count)]

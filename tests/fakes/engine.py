@@ -13,151 +13,36 @@ Owner: the test. Invariants:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any, Final
 
 from sidecar.core.ledger import InFlight
 from sidecar.core.places import Places
-from sidecar.core.retry_mark import RetryMark, marked
 from sidecar.dispatch.at_most_once import AtMostOnce
 from sidecar.dispatch.by_hand import ByHand, Coordinates
 from sidecar.dispatch.route import Phase, Route
 from sidecar.errors import Conflict, NotFound, SourceError
 from sidecar.kafka.fetcher import Fetcher
 from sidecar.model import Assignment, Guarantee, OnExhausted, Partition, Record, RetryTopic
-from sidecar.ports import Committed, Message, SourceListener, Story
+from sidecar.ports import Committed
 from sidecar.settings import DeadLetterSettings, RouteSettings
 from sidecar.status import RecordAction, RecordPlace
 from tests.fakes.application import Behaviour, FakeApp, FakeDelivery, Reply, Request, answer
-from tests.fakes.broker import FakeBroker, FakeSource, Protocol
+from tests.fakes.broker import FakeBroker, Protocol
 from tests.fakes.clock import SimulatedScheduler
+from tests.fakes.edges import GROUP, TOPIC, JudgedParking, SteppedSource
 from tests.fakes.judge import Broken, Judge
-from tests.fakes.parking import Done, FakeParking
 from tests.fakes.process import Crashed, MemberClock, SimulatedMailbox
 
-TOPIC: Final = "orders"
-GROUP: Final = "billing"
+__all__ = ["GROUP", "TOPIC", "Member", "World"]
+
 SESSION_SECONDS: Final = 6.0
 MOST_STEPS_UNPOLLED: Final = 200
 DEADLINE_SLACK_SECONDS: Final = 0.3  # one timer stands for all deadlines, a tick apart
 # How far time moves after a step; None: not even what is due on the loops is run.
 MOVES: Final[Sequence[float | None]] = (None, None, 0.0, 0.002, 0.01, 0.05)
-
-
-class SteppedSource(FakeSource):
-    """A source whose poll returns at once: the world decides when time moves."""
-
-    def __init__(self, member: Member, protocol: Protocol) -> None:
-        world = member.world
-        super().__init__(
-            world.broker,
-            GROUP,
-            [*(member.settings.topics or ()), *(each.name for each in world.retry_topics)],
-            protocol=protocol,
-            name=member.name,
-            clock=member.clock.time,
-            wait=self._wait_in_the_world,
-        )
-        self._of = member
-        self._world = world
-        self.polls = 0
-        self.times_left = 0
-        self.last_batch_bytes = 0
-
-    def leave(self) -> None:
-        self.times_left += 1
-        super().leave()
-
-    def subscribe(self, listener: SourceListener) -> None:
-        super().subscribe(RevocationWatch(listener, self._of))
-
-    def poll(self, limit: int, timeout: float) -> list[Message]:
-        self.polls += 1
-        messages = super().poll(limit, 0.0)
-        self._world.judge.commits()
-        if messages:
-            self.last_batch_bytes = sum(
-                len(message.value or b"")
-                + sum(len(name) + len(value or b"") for name, value in message.headers or ())
-                for message in messages
-            )
-        for message in messages:
-            self._world.judge.handed_over(self.member, message.partition, message.offset)
-        return messages
-
-    def commit(self, positions: Mapping[Partition, tuple[int, str]], timeout: float) -> None:
-        try:
-            super().commit(positions, timeout)
-        finally:
-            self._world.judge.commits()
-
-    def commit_later(
-        self,
-        positions: Mapping[Partition, tuple[int, str]],
-        done: Callable[[Exception | None], None],
-    ) -> None:
-        super().commit_later(positions, done)
-        self._world.judge.commits()
-
-    def _wait_in_the_world(self, seconds: float) -> None:
-        version = self._broker.version
-        self._of.clock.wait_for(lambda: self._broker.version != version, seconds)
-
-
-class JudgedParking(FakeParking):
-    def __init__(self, member: Member) -> None:
-        super().__init__(member.clock.call_soon_threadsafe)
-        self._world = member.world
-        self._judge = member.world.judge
-        self._name = member.name
-        self._now = member.clock.time
-
-    def park(self, record: Record, story: Story, done: Done) -> None:
-        self._judge.parking(self._name, record, self._now())
-
-        def told(error: str | None) -> None:
-            if error is None:
-                self._judge.was_parked(record)
-            done(error)
-
-        super().park(record, story, told)
-
-    def retry(self, record: Record, mark: RetryMark, topic: str, done: Done) -> None:
-        self._judge.moving(self._name, record)
-
-        def told(error: str | None) -> None:
-            if error is None:
-                headers = marked(record.original.headers or [], mark)
-                self._world.broker.produce(topic, 0, record.value, key=record.key, headers=headers)
-                self._judge.was_moved(record)
-            done(error)
-
-        super().retry(record, mark, topic, told)
-
-
-class RevocationWatch:
-    """Passes on what a source says; a partition is given up only when nothing of it executes."""
-
-    def __init__(self, listener: SourceListener, member: Member) -> None:
-        self._listener = listener
-        self._member = member
-        self.on_assign = listener.on_assign
-        self.on_lost = listener.on_lost
-        self.on_out_of_range = listener.on_out_of_range
-        self.on_trouble = listener.on_trouble
-
-    def on_revoke(self, partitions: Sequence[Partition]) -> None:
-        member, began = self._member, self._member.clock.time()
-        owned = member.fetcher._owned
-        leaving = {owned[partition] for partition in partitions if partition in owned}
-        self._listener.on_revoke(partitions)
-        if member.clock.time() - began > member.world.revoke_seconds * 0.899 or not member.keeps:
-            return
-        for slot in member.app.executing:
-            if slot.record.assignment in leaving:
-                raise Broken(f"{slot.record} was still executing when its partition was given up")
 
 
 class Member:
@@ -192,7 +77,7 @@ class Member:
         self.fetcher: Final = Fetcher(
             source=self.source,
             sink=self.route,
-            tell=self.clock.call_soon_threadsafe,
+            tell=self._tell,
             mailbox=self.mailbox,
             places=self.places,
             clock=self.clock.time,
@@ -207,6 +92,7 @@ class Member:
         self.failure: BaseException | None = None
         self.route_ended = False
         self.ended_at = 0.0
+        self.assignments: Final[set[Assignment]] = set()  # all there ever were
         self._in_flight = 0  # when it was last looked at
         self._polls = (0, 0)  # how many there were, and steps since the last
         self.route.start()
@@ -238,6 +124,11 @@ class Member:
             pass
         else:
             self._fetching_ended(None)
+
+    def _tell(self, told: Callable[..., object], *what: Any) -> None:
+        if told == self.route.assigned:
+            self.assignments.update(start.assignment for start in what[0])
+        self.clock.call_soon_threadsafe(told, *what)
 
     @contextmanager
     def suspended(self) -> Iterator[None]:

@@ -27,7 +27,7 @@ from tests.fakes.judge import Judge
 
 GROUP, TOPIC = "billing", "orders"
 APP_SECONDS = 0.01
-POLL_SECONDS = 0.005
+POLL_SECONDS = 0.02
 RECORDS = 3
 
 
@@ -59,7 +59,8 @@ class Pair:
             target="http://127.0.0.1:8080/",
             guarantee=guarantee,
             executors=1,
-            **({"loss_budget": 2} if amo else {"threshold": 2}),
+            threshold=2,
+            loss_budget=2 if amo else None,
         )
         judge = Judge(self.broker, GROUP, settings)
         for offset in range(RECORDS):
@@ -164,7 +165,7 @@ def stopped_while_it_is_revoked(pair: Pair) -> None:
 
 def paused_and_resumed(pair: Pair) -> None:
     pair.between.scheduler.call_later(0.004, pair.route.pause)
-    pair.between.scheduler.call_later(0.03, pair.route.resume)
+    pair.between.scheduler.call_later(0.015, pair.route.resume)
     all_is_delivered_then_stopped(pair)
 
 
@@ -203,7 +204,7 @@ def every_run(story: Story, guarantee: Guarantee, preemptions: int, most_seconds
 
 
 # A record takes 10 ms and a wait for room 10 ms at most, and with one executor and a threshold of
-# two each may be in vain once; a poll that finds nothing is 5 ms. Any other wait is 0.2 s or more.
+# two each may be in vain once; a poll that finds nothing is 20 ms. Any other wait is 0.2 s or more.
 MOST_SECONDS = 0.19
 
 

@@ -62,6 +62,25 @@ class Scenes:
         self._broker.add_partitions(TOPIC, 1)
         return "the topic gets one more partition"
 
+    def topic_anew(self, random: Random) -> str:
+        """It is deleted, and made again once the members have noticed."""
+        world = self._world
+        owned = [
+            assignment
+            for member in world.members
+            for assignment in member.assignments
+            if assignment.topic == TOPIC
+        ]
+        self._broker.delete_topic(TOPIC)
+        world.judge.deleted(TOPIC, owned)
+        world.run_until(lambda: not any(self._holds(member) for member in world.running))
+        self._broker.create_topic(TOPIC, self._storm.partitions)
+        return "the topic is deleted and made anew"
+
+    @staticmethod
+    def _holds(member: Member) -> bool:
+        return any(partition.topic == TOPIC for partition in member.owned)
+
     # --- members ------------------------------------------------------------------------------
 
     def _someone(self, random: Random) -> Member | None:
@@ -265,6 +284,7 @@ WEIGHTS: Final[dict[Scene, int]] = {
     Scenes.limits: 3,
     Scenes.by_hand: 6,
     Scenes.new_partition: 1,
+    Scenes.topic_anew: 1,
     Scenes.stall: 4,
     Scenes.retention: 2,
     Scenes.die: 1,

@@ -145,6 +145,7 @@ class Storm:
             (record.assignment.partition, record.offset)
             for member in self.world.members
             for record in member.route.lost_records
+            if not judge.is_of_old(record)
         }
         left = set(judge.open()) - judge.lost - told
         for name, exposed in judge.exposed.items():
