@@ -261,7 +261,9 @@ class Judge:
 
     def _finish(self, where: Coordinates) -> None:
         self.done[where[0]].add(where[1])
-        holder = self._holder[where]
+        holder = self._holder.get(where)
+        if holder is None:
+            raise Broken(f"something came of {where[0]}/{where[1]}, which nobody was given")
         if holder in self.exposed:
             self.exposed[holder].discard(where)
 
