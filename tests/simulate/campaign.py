@@ -57,6 +57,11 @@ class Progress:
         failures = [(seed, guarantee) for seed, guarantee in told["failures"]]
         return cls(**(told | counters | {"failures": failures}))
 
+    def text(self) -> str:
+        return json.dumps(
+            {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        )
+
     def lines(self) -> Iterator[str]:
         yield f"{self.schedules} schedules of {self.next_seed} seeds, {self.steps} steps"
         yield f"{self.records} records delivered"
@@ -89,7 +94,7 @@ class Campaign:
     def save(self) -> None:
         self._state.parent.mkdir(parents=True, exist_ok=True)
         new = self._state.with_suffix(".new")
-        new.write_text(json.dumps(dataclasses.asdict(self.progress)))
+        new.write_text(self.progress.text())
         new.replace(self._state)
 
     def failures(self) -> Iterator[Failure]:
