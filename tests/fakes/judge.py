@@ -136,6 +136,11 @@ class Judge:
     def answered(self, member: str, record: Record, attempt: int, result: Result) -> None:
         where = (record.assignment.partition, record.offset)
         status = result.status if isinstance(result, Answer) else 0
+        if record.assignment in self._of_old:
+            self._trials.pop(member, None)
+            if 200 <= status < 300:
+                self.excused(member)
+            return
         self._judge_trial(member, where, result, status)
         if 200 <= status < 300:
             self.excused(member)
