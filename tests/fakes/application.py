@@ -198,11 +198,12 @@ class FakeSlot:
             )
             for record, attempt in batch
         ]
+        app.requests += requests
         replies = [app.behaviour(request) for request in requests]
         if UNSENT in replies and self._timer is None:
             self._reached = False
+            del app.requests[-len(requests) :]
             return
-        app.requests += requests
         seconds, result = reply(replies)
         if self._timer is not None:  # one of them was too much for it, and this has its result
             return
