@@ -289,7 +289,7 @@ class World:
         **settings: Any,
     ) -> None:
         self.random: Final = Random(seed)
-        self._chance: Final = Random(f"turns {seed}").random
+        self.pick: Callable[[Sequence[Any]], Any] = self._pick
         self.scheduler: Final = scheduler or SimulatedScheduler()
         self.broker: Final = FakeBroker()
         self.broker.create_topic(TOPIC, partitions)
@@ -361,15 +361,17 @@ class World:
         self.turns += 1
         running = self.running
         if running:
-            running[int(self._chance() * len(running))].step()
-        moves = self.moves
-        move = moves[int(self._chance() * len(moves))] if running else moves[-1]
+            self.pick(running).step()
+        move = self.pick(self.moves) if running else self.moves[-1]
         if move is not None:
             self.scheduler.advance(move)
         self.judge.commits()
         for member in running:
             if member.running:
                 member.check()
+
+    def _pick(self, among: Sequence[Any]) -> Any:
+        return among[0] if len(among) == 1 else self.random.choice(among)
 
     def run(self, seconds: float) -> None:
         until = self.now + seconds

@@ -69,6 +69,8 @@ class Storm:
         self.world: Final = World(
             seed, guarantee=guarantee, behave=self._behave, **self.weather.settings()
         )
+        turns = Random(f"turns {seed}").random
+        self.world.pick = lambda among: among[int(turns() * len(among))]
         self.world.judge.relieves = self.weather.relieves
         self.world.broker.fate = lambda: self._fates.choice(self.fates)
         self.fates: tuple[CommitFate, ...] = (CommitFate.OK,)
