@@ -17,6 +17,8 @@ WORKERS ?= 3
 CHAOS_ARGS ?=
 FUZZ_ARGS ?=
 SOAK_ARGS ?=
+SEEDS ?= 20000
+SIMULATE_ARGS ?=
 
 .PHONY: help
 help: ## Show this list
@@ -56,6 +58,10 @@ chaos: $(STAMP) ## Long runs with brokers, applications and sidecars killed unde
 soak: $(STAMP) ## An hour at half load with rebalances, restarts and resizes: nothing may grow
 	@$(BIN)/python -m tests.rig
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
+
+.PHONY: simulate
+simulate: $(STAMP) ## Whole groups of engines in random schedules, on a simulated clock (SEEDS=N; goes on)
+	$(BIN)/python -m tests.simulate --seeds $(SEEDS) $(SIMULATE_ARGS)
 
 .PHONY: fuzz
 fuzz: $(STAMP) ## Feed whatever reads what others write, ten minutes each kind (FUZZ_ARGS="records …")

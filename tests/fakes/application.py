@@ -50,6 +50,7 @@ def broken(seconds: float = 0.01) -> Reply:
 
 
 HANG: Final = Reply(0.0, None)
+UNSENT: Final = Reply(-1.0, None)  # the connection is never made, and never refused
 
 
 def is_success(result: Result) -> bool:
@@ -63,7 +64,7 @@ class Watch(Protocol):
 
     def answered(self, member: str, record: Record, attempt: int, result: Result) -> None: ...
 
-    def aborted(self, member: str, record: Record, seconds: float) -> None: ...
+    def aborted(self, member: str, record: Record, seconds: float, *, reached: bool) -> None: ...
 
 
 class FakeApp:
@@ -97,6 +98,10 @@ class FakeApp:
         if back_after is not None:
             self.scheduler.call_later(back_after, self._come_back)
 
+    def accept(self) -> None:
+        """Refuse no more; after it died, not before somebody was refused."""
+        self.up = self.up or self.noticed
+
     def _come_back(self) -> None:
         if self.noticed:
             self.up = True
@@ -110,7 +115,8 @@ class FakeSlot:
         self._running: tuple[Sequence[tuple[Record, int]], Callable[[Result], None]] | None = None
         self._told: Sequence[Result] = ()  # what the answer says of each record, if not one thing
         self._timer: Timer | None = None
-        self._sent_at = 0.0
+        self.sent_at = 0.0
+        self._reached = True  # the application, at least by a byte
         self._closed = False
 
     @property
@@ -151,9 +157,10 @@ class FakeSlot:
             self._timer.cancel()
         app, batch = self._app, self._running[0]
         self._end()
+        seconds = app.scheduler.time() - self.sent_at
         for record, _ in batch:
-            app.watch.aborted(app.member, record, app.scheduler.time() - self._sent_at)
-        return True
+            app.watch.aborted(app.member, record, seconds, reached=self._reached)
+        return self._reached
 
     def _send(
         self,
@@ -166,7 +173,8 @@ class FakeSlot:
         assert self._running is None, "two requests at once"
         self._running = (batch, done)
         self._told = ()
-        self._sent_at = app.scheduler.time()
+        self._reached = True
+        self.sent_at = app.scheduler.time()
         app.executing[self] = None
         for record, attempt in batch:
             app.watch.sent(app.member, record, attempt)
@@ -181,7 +189,7 @@ class FakeSlot:
             return
         requests = [
             Request(
-                self._sent_at,
+                self.sent_at,
                 app.member,
                 record.original.assignment.partition,
                 record.original.offset,
@@ -191,7 +199,12 @@ class FakeSlot:
             for record, attempt in batch
         ]
         app.requests += requests
-        seconds, result = reply([app.behaviour(request) for request in requests])
+        replies = [app.behaviour(request) for request in requests]
+        if UNSENT in replies and self._timer is None:
+            self._reached = False
+            del app.requests[-len(requests) :]
+            return
+        seconds, result = reply(replies)
         if self._timer is not None:  # one of them was too much for it, and this has its result
             return
         if result is not None:

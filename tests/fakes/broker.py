@@ -94,7 +94,8 @@ class FakeBroker:
     """
 
     def __init__(self) -> None:
-        self.changed = threading.Condition(threading.RLock())
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
         self.version = 0
         self.topics: dict[str, Topic] = {}
         self.groups: dict[str, Group] = {}
@@ -109,14 +110,23 @@ class FakeBroker:
 
     def create_topic(self, name: str, partitions: int = 1) -> str:
         """Make the topic, a new one if there was one of that name; its id."""
-        with self.changed:
+        with self.lock:
             self._topics_made += 1
             self.topics[name] = Topic(f"topic-{self._topics_made}", partitions)
             self._topics_changed(name)
             return self.topics[name].topic_id
 
+    def delete_topic(self, name: str) -> None:
+        """With what groups have committed for it."""
+        with self.lock:
+            del self.topics[name]
+            for group in self.groups.values():
+                for partition in [each for each in group.offsets if each.topic == name]:
+                    del group.offsets[partition]
+            self._topics_changed(name)
+
     def add_partitions(self, name: str, count: int) -> None:
-        with self.changed:
+        with self.lock:
             self.topics[name].logs += [Log() for _ in range(count)]
             self._topics_changed(name)
 
@@ -136,7 +146,7 @@ class FakeBroker:
 
         visible=False: a record of an aborted transaction, which no consumer sees.
         """
-        with self.changed:
+        with self.lock:
             log = self.topics[topic].logs[partition]
             at = log.end if offset is None else offset
             log.append(Stored(at, timestamp_ms, key, value, headers, visible))
@@ -149,7 +159,7 @@ class FakeBroker:
 
     def truncate(self, topic: str, partition: int, start: int) -> None:
         """Retention: the log begins at start from now on."""
-        with self.changed:
+        with self.lock:
             self.topics[topic].logs[partition].truncate(start)
             self.notify()
 
@@ -174,36 +184,36 @@ class FakeBroker:
 
     @down.setter
     def down(self, down: bool) -> None:
-        with self.changed:
+        with self.lock:
             self._down = down
             self.notify()
 
     def release_commits(self) -> None:
         """The answers that are being delayed may come now."""
-        with self.changed:
+        with self.lock:
             self.commits_released += 1
             self.notify()
 
     def expel(self, group: str, member: str) -> None:
         """The member's session ends: it has lost everything and learns so at its next poll."""
-        with self.changed:
+        with self.lock:
             self.leave(self.groups[group], member)
 
     # --- groups -------------------------------------------------------------------------------
 
     def committed(self, group: str, topic: str, partition: int = 0) -> Committed:
         """For assertions: what the group has committed."""
-        with self.changed:
+        with self.lock:
             nothing = Committed(None, "")
             known = self.groups.get(group)
             return known.offsets.get(Partition(topic, partition), nothing) if known else nothing
 
     def group(self, name: str, protocol: Protocol = Protocol.EAGER) -> Group:
-        with self.changed:
+        with self.lock:
             return self.groups.setdefault(name, Group(name, protocol))
 
     def enter(self, group: Group, member: Member) -> None:
-        with self.changed:
+        with self.lock:
             member.generation = 0
             member.owned = set()
             group.members[member.name] = member
@@ -211,18 +221,18 @@ class FakeBroker:
             self.notify()
 
     def leave(self, group: Group, member: str) -> None:
-        with self.changed:
+        with self.lock:
             if group.members.pop(member, None) is not None:
                 group.rebalance()
             self.notify()
 
     def join(self, group: Group, member: Member) -> None:
-        with self.changed:
+        with self.lock:
             group.join(member, self.partitions())
             self.notify()
 
     def rejoin(self, group: Group) -> None:
-        with self.changed:
+        with self.lock:
             group.rebalance()
             self.notify()
 
@@ -230,7 +240,7 @@ class FakeBroker:
         self, group: Group, member: Member, positions: Mapping[Partition, tuple[int, str]]
     ) -> SourceError | None:
         """Do to the commit what its fate is; the error it is answered with."""
-        with self.changed:
+        with self.lock:
             if group.members.get(member.name) is not member:
                 return CommitFailed(f"{member.name} is not in the group")
             if member.generation != group.generation:
@@ -253,13 +263,13 @@ class FakeBroker:
     # --- waiting ------------------------------------------------------------------------------
 
     def notify(self) -> None:
-        with self.changed:
+        with self.lock:
             self.version += 1
             self.changed.notify_all()
 
     def wait_for_change(self, version: int, timeout: float) -> None:
         """Until anything has changed since that version."""
-        with self.changed:
+        with self.lock:
             self.changed.wait_for(lambda: self.version != version, timeout)
 
     def _next_fate(self) -> CommitFate:

@@ -19,11 +19,14 @@ AT_ONE_MOMENT: Final = 1_000_000  # callbacks without the time moving: something
 
 
 class SimulatedTimer:
-    __slots__ = ("_callback", "when")
+    __slots__ = ("_args", "_callback", "when")
 
-    def __init__(self, when: float, callback: Callable[[], object]) -> None:
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...] = ()
+    ) -> None:
         self.when: Final = when
-        self._callback: Callable[[], object] | None = callback
+        self._callback: Callable[..., object] | None = callback
+        self._args: Final = args
 
     @property
     def live(self) -> bool:
@@ -36,7 +39,7 @@ class SimulatedTimer:
     def run(self) -> None:
         callback, self._callback = self._callback, None
         assert callback is not None, "a timer runs once"
-        callback()
+        callback(*self._args)
 
 
 class SimulatedScheduler:
@@ -57,9 +60,11 @@ class SimulatedScheduler:
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> SimulatedTimer:
         """A time that has passed counts as now."""
-        timer = SimulatedTimer(max(when, self._now), lambda: callback(*args))
+        if when < self._now:  # noqa: PLR1730 - runs some hundred times in a schedule
+            when = self._now
+        timer = SimulatedTimer(when, callback, args)
         self._number += 1
-        heapq.heappush(self._heap, (timer.when, self._number, timer))
+        heapq.heappush(self._heap, (when, self._number, timer))
         return timer
 
     def call_later(
@@ -106,8 +111,12 @@ class SimulatedScheduler:
 
     def run_until(self, when: float) -> None:
         """Run everything that is due up to this time, at its own time; then it is that time."""
-        while (following := self.next_at) is not None and following <= when:
-            self.run_next()
+        heap = self._heap
+        while heap and heap[0][0] <= when:
+            if heap[0][2].live:
+                self.run_next()
+            else:
+                heapq.heappop(heap)
         self._move_to(when)
 
     def advance(self, seconds: float) -> None:

@@ -12,144 +12,37 @@ Owner: the test. Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any, Final
 
 from sidecar.core.ledger import InFlight
 from sidecar.core.places import Places
-from sidecar.core.retry_mark import RetryMark, marked
 from sidecar.dispatch.at_most_once import AtMostOnce
 from sidecar.dispatch.by_hand import ByHand, Coordinates
 from sidecar.dispatch.route import Phase, Route
 from sidecar.errors import Conflict, NotFound, SourceError
 from sidecar.kafka.fetcher import Fetcher
 from sidecar.model import Assignment, Guarantee, OnExhausted, Partition, Record, RetryTopic
-from sidecar.ports import Committed, Message, SourceListener, Story
+from sidecar.ports import Committed
 from sidecar.settings import DeadLetterSettings, RouteSettings
 from sidecar.status import RecordAction, RecordPlace
 from tests.fakes.application import Behaviour, FakeApp, FakeDelivery, Reply, Request, answer
-from tests.fakes.broker import FakeBroker, FakeSource, Protocol
+from tests.fakes.broker import FakeBroker, Protocol
 from tests.fakes.clock import SimulatedScheduler
+from tests.fakes.edges import GROUP, TOPIC, JudgedParking, SteppedSource
 from tests.fakes.judge import Broken, Judge
-from tests.fakes.parking import Done, FakeParking
 from tests.fakes.process import Crashed, MemberClock, SimulatedMailbox
 
-TOPIC: Final = "orders"
-GROUP: Final = "billing"
-SESSION_SECONDS: Final = 10.0
+__all__ = ["GROUP", "TOPIC", "Member", "World"]
+
+SESSION_SECONDS: Final = 6.0
+MOST_STEPS_UNPOLLED: Final = 200
+DEADLINE_SLACK_SECONDS: Final = 0.3  # one timer stands for all deadlines, a tick apart
 # How far time moves after a step; None: not even what is due on the loops is run.
 MOVES: Final[Sequence[float | None]] = (None, None, 0.0, 0.002, 0.01, 0.05)
-
-
-class SteppedSource(FakeSource):
-    """A source whose poll returns at once: the world decides when time moves."""
-
-    def __init__(self, member: Member, protocol: Protocol) -> None:
-        world = member.world
-        super().__init__(
-            world.broker,
-            GROUP,
-            [*(member.settings.topics or ()), *(each.name for each in world.retry_topics)],
-            protocol=protocol,
-            name=member.name,
-            clock=member.clock.time,
-            wait=self._wait_in_the_world,
-        )
-        self._of = member
-        self._world = world
-        self.polls = 0
-        self.last_batch_bytes = 0
-
-    def subscribe(self, listener: SourceListener) -> None:
-        super().subscribe(RevocationWatch(listener, self._of))
-
-    def poll(self, limit: int, timeout: float) -> list[Message]:
-        self.polls += 1
-        messages = super().poll(limit, 0.0)
-        self._world.judge.commits()
-        if messages:
-            self.last_batch_bytes = sum(
-                len(message.value or b"")
-                + sum(len(name) + len(value or b"") for name, value in message.headers or ())
-                for message in messages
-            )
-        for message in messages:
-            self._world.judge.handed_over(self.member, message.partition, message.offset)
-        return messages
-
-    def commit(self, positions: Mapping[Partition, tuple[int, str]], timeout: float) -> None:
-        try:
-            super().commit(positions, timeout)
-        finally:
-            self._world.judge.commits()
-
-    def commit_later(
-        self,
-        positions: Mapping[Partition, tuple[int, str]],
-        done: Callable[[Exception | None], None],
-    ) -> None:
-        super().commit_later(positions, done)
-        self._world.judge.commits()
-
-    def _wait_in_the_world(self, seconds: float) -> None:
-        version = self._broker.version
-        self._of.clock.wait_for(lambda: self._broker.version != version, seconds)
-
-
-class JudgedParking(FakeParking):
-    def __init__(self, member: Member) -> None:
-        super().__init__(member.clock.call_soon_threadsafe)
-        self._world = member.world
-        self._judge = member.world.judge
-        self._name = member.name
-        self._now = member.clock.time
-
-    def park(self, record: Record, story: Story, done: Done) -> None:
-        self._judge.parking(self._name, record, self._now())
-
-        def told(error: str | None) -> None:
-            if error is None:
-                self._judge.was_parked(record)
-            done(error)
-
-        super().park(record, story, told)
-
-    def retry(self, record: Record, mark: RetryMark, topic: str, done: Done) -> None:
-        self._judge.moving(self._name, record)
-
-        def told(error: str | None) -> None:
-            if error is None:
-                headers = marked(record.original.headers or [], mark)
-                self._world.broker.produce(topic, 0, record.value, key=record.key, headers=headers)
-                self._judge.was_moved(record)
-            done(error)
-
-        super().retry(record, mark, topic, told)
-
-
-class RevocationWatch:
-    """Passes on what a source says; a partition is given up only when nothing of it executes."""
-
-    def __init__(self, listener: SourceListener, member: Member) -> None:
-        self._listener = listener
-        self._member = member
-        self.on_assign = listener.on_assign
-        self.on_lost = listener.on_lost
-        self.on_out_of_range = listener.on_out_of_range
-        self.on_trouble = listener.on_trouble
-
-    def on_revoke(self, partitions: Sequence[Partition]) -> None:
-        member, began = self._member, self._member.clock.time()
-        owned = member.fetcher._owned
-        leaving = {owned[partition] for partition in partitions if partition in owned}
-        self._listener.on_revoke(partitions)
-        if member.clock.time() - began > member.world.revoke_seconds * 0.899 or not member.keeps:
-            return
-        for slot in member.app.executing:
-            if slot.record.assignment in leaving:
-                raise Broken(f"{slot.record} was still executing when its partition was given up")
 
 
 class Member:
@@ -184,7 +77,7 @@ class Member:
         self.fetcher: Final = Fetcher(
             source=self.source,
             sink=self.route,
-            tell=self.clock.call_soon_threadsafe,
+            tell=self._tell,
             mailbox=self.mailbox,
             places=self.places,
             clock=self.clock.time,
@@ -199,7 +92,9 @@ class Member:
         self.failure: BaseException | None = None
         self.route_ended = False
         self.ended_at = 0.0
+        self.assignments: Final[set[Assignment]] = set()  # all there ever were
         self._in_flight = 0  # when it was last looked at
+        self._polls = (0, 0)  # how many there were, and steps since the last
         self.route.start()
 
     @property
@@ -219,6 +114,7 @@ class Member:
         try:
             if not fetcher.finishing:
                 fetcher.step()
+                self._check_membership()
                 return
             fetcher.finish()
         except SourceError as problem:
@@ -228,6 +124,11 @@ class Member:
             pass
         else:
             self._fetching_ended(None)
+
+    def _tell(self, told: Callable[..., object], *what: Any) -> None:
+        if told == self.route.assigned:
+            self.assignments.update(start.assignment for start in what[0])
+        self.clock.call_soon_threadsafe(told, *what)
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
@@ -282,14 +183,57 @@ class Member:
         most = places.threshold_bytes + self.source.last_batch_bytes
         if not 0 <= places.in_flight_bytes <= most:
             raise Broken(f"{self.name} has {places.in_flight_bytes} bytes in flight")
+        if not self.keeps and self.route.phase in (Phase.RUNNING, Phase.DRAINING):
+            self._check_exposure()
         pool = self.route.executors
         if len(self.app.executing) != pool.busy:
             raise Broken(f"{pool.busy} busy executors, {len(self.app.executing)} requests")
+
+        now = self.clock.time()
+        if self.clock.stalled:
+            return
+        if self.app.executing:
+            oldest = next(iter(self.app.executing))
+            if now - oldest.sent_at > self.settings.timeout_seconds + DEADLINE_SLACK_SECONDS:
+                raise Broken(f"{oldest.record} has been executing since {oldest.sent_at:g}")
+        if self._could_start() and (self.world.scheduler.next_at or math.inf) > now:
+            raise Broken(f"{self.name} has idle executors and does not start what is buffered")
+
+    def _could_start(self) -> bool:
+        route = self.route
+        return (
+            len(route.ready) > 0
+            and route.executors.busy < route.executors.effective
+            and route.phase is Phase.RUNNING
+            and not route.paused
+            and not route.failures.halted
+            and route.breaker.free
+            and route.pace.rate is None
+            and route.settings.batch is None
+        )
+
+    def _check_membership(self) -> None:
+        """Whatever is full or away, it is polled: else the group would do without this member."""
+        polls, steps = self._polls
+        if polls != self.source.polls:
+            self._polls = (self.source.polls, 0)
+        elif steps == MOST_STEPS_UNPOLLED:
+            raise Broken(f"{self.name} has not polled for {steps} steps")
+        else:
+            self._polls = (polls, steps + 1)
 
     def tell_lost(self) -> None:
         offsets = self.route.offsets
         if isinstance(offsets, AtMostOnce):
             self.world.judge.perhaps_lost[self.name] = offsets.maybe_lost
+
+    def _check_exposure(self) -> None:
+        """What a crash would cost is told, and no less."""
+        route, judge = self.route, self.world.judge
+        exposed = len(judge.exposed[self.name]) - judge.perhaps_lost[self.name]
+        told = route.offsets.exposure(route.executing, route.delayed).would_lose
+        if exposed > told:
+            raise Broken(f"{self.name} tells of {told} records exposed, {exposed} are")
 
     def _behave(self, request: Request) -> Reply:
         executing, effective = len(self.app.executing), self.route.executors.effective
@@ -345,6 +289,7 @@ class World:
         **settings: Any,
     ) -> None:
         self.random: Final = Random(seed)
+        self.pick: Callable[[Sequence[Any]], Any] = self._pick
         self.scheduler: Final = scheduler or SimulatedScheduler()
         self.broker: Final = FakeBroker()
         self.broker.create_topic(TOPIC, partitions)
@@ -373,6 +318,7 @@ class World:
             self.broker.create_topic(topic.name)
         self.judge: Final = Judge(self.broker, GROUP, self.settings)
         self.moves: Sequence[float | None] = MOVES
+        self.turns = 0
         self.members: list[Member] = []
         for _ in range(members):
             self.join()
@@ -412,17 +358,20 @@ class World:
 
     def turn(self) -> None:
         """One step of one member, and some time."""
+        self.turns += 1
         running = self.running
         if running:
-            member = running[0] if len(running) == 1 else self.random.choice(running)
-            member.step()
-        move = self.random.choice(self.moves) if running else self.moves[-1]
+            self.pick(running).step()
+        move = self.pick(self.moves) if running else self.moves[-1]
         if move is not None:
             self.scheduler.advance(move)
         self.judge.commits()
         for member in running:
             if member.running:
                 member.check()
+
+    def _pick(self, among: Sequence[Any]) -> Any:
+        return among[0] if len(among) == 1 else self.random.choice(among)
 
     def run(self, seconds: float) -> None:
         until = self.now + seconds

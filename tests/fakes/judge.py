@@ -19,7 +19,7 @@ Owner: one World. Invariants (numbers are those of the design):
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -27,6 +27,7 @@ from sidecar.core import done_map
 from sidecar.dispatch.failures import LET_THROUGH_SECONDS
 from sidecar.model import (
     Answer,
+    Assignment,
     Failed,
     FailureKind,
     Guarantee,
@@ -67,6 +68,7 @@ class Judge:
         self._last_of_row: dict[str, float] = defaultdict(float)
         self._row_before: set[Record] = set()  # and a delivery came after
         self._leaving: set[str] = set()
+        self._of_old: set[Assignment] = set()  # of topics that were deleted
         self._trials: dict[str, set[Coordinates]] = {}  # sent since it was refused, by member
         self._judged = 0  # entries of the group's history
         self._frontier: dict[Partition, int] = {}  # nothing below is open
@@ -95,11 +97,27 @@ class Judge:
         self.starts_at(partition, 0)
         self.done.pop(partition, None)
 
+    def deleted(self, topic: str, assignments: Iterable[Assignment]) -> None:
+        """What is still said of these is of a topic that is no more, whatever its name."""
+        self._of_old.update(assignments)
+        for each in (self._frontier, self._committed, self.done):
+            for partition in [known for known in each if known.topic == topic]:
+                del each[partition]
+        for where in [known for known in self._holder if known[0].topic == topic]:
+            del self._holder[where]
+        for key in [known for known in self._failed if known[1][0].topic == topic]:
+            del self._failed[key]
+        sets = (self._perhaps_processed, self._rejected, self._by_hand, self.lost)
+        for known in (*sets, *self.exposed.values()):
+            known -= {where for where in known if where[0].topic == topic}
+
     def handed_over(self, member: str, partition: Partition, offset: int) -> None:
         self._holder[partition, offset] = member
 
     def sent(self, member: str, record: Record, attempt: int) -> None:
         self.commits()
+        if record.assignment in self._of_old:
+            return
         where = (record.assignment.partition, record.offset)
         if member in self._trials:
             self._trials[member].add(where)
@@ -118,6 +136,11 @@ class Judge:
     def answered(self, member: str, record: Record, attempt: int, result: Result) -> None:
         where = (record.assignment.partition, record.offset)
         status = result.status if isinstance(result, Answer) else 0
+        if record.assignment in self._of_old:
+            self._trials.pop(member, None)
+            if 200 <= status < 300:
+                self.excused(member)
+            return
         self._judge_trial(member, where, result, status)
         if 200 <= status < 300:
             self.excused(member)
@@ -134,16 +157,25 @@ class Judge:
         if self._drops and self._may_be_given_up(member, where):
             self._finish(where)
 
-    def aborted(self, member: str, record: Record, seconds: float) -> None:
-        """The engine gave the request up: at its deadline, or because it is cut."""
+    def aborted(self, member: str, record: Record, seconds: float, *, reached: bool) -> None:
+        """The engine gave the request up: at its deadline, or because it is cut.
+
+        reached: a byte of it may have got to the application.
+        """
+        if record.assignment in self._of_old:
+            return
         where = (record.assignment.partition, record.offset)
         self._trials.get(member, set()).discard(where)
+        if not reached:
+            self._perhaps_processed.discard(where)
         if seconds >= self._timeout_seconds:
             self._failed[member, where] += 1
             if self._drops and self._may_be_given_up(member, where):
                 self._finish(where)
 
     def parking(self, member: str, record: Record, now: float) -> None:
+        if record.assignment in self._of_old:
+            return
         where = (record.assignment.partition, record.offset)
         if not self._may_be_given_up(member, where):
             raise Broken(f"{record} is parked after {self._failed[member, where]} failures")
@@ -160,16 +192,22 @@ class Judge:
 
     def moving(self, member: str, record: Record) -> None:
         """To a retry topic."""
+        if record.assignment in self._of_old:
+            return
         where = (record.assignment.partition, record.offset)
         if not self._may_be_given_up(member, where):
             raise Broken(f"{record} is moved after {self._failed[member, where]} failures")
 
     def was_moved(self, record: Record) -> None:
+        if record.assignment in self._of_old:
+            return
         where = (record.assignment.partition, record.offset)
         self.moved[where] += 1
         self._finish(where)
 
     def was_parked(self, record: Record) -> None:
+        if record.assignment in self._of_old:
+            return
         where = (record.assignment.partition, record.offset)
         self.parked[where] += 1
         self._finish(where)
@@ -178,6 +216,9 @@ class Judge:
     def by_hand(self, record: Record, action: RecordAction) -> Iterator[None]:
         """An operator asks for this; what the engine refuses by an exception has not happened."""
         where = (record.assignment.partition, record.offset)
+        if record.assignment in self._of_old:
+            yield
+            return
         before = set(self._by_hand)
         if action is not RecordAction.RETRY:
             self._by_hand.add(where)
@@ -225,7 +266,9 @@ class Judge:
 
     def _finish(self, where: Coordinates) -> None:
         self.done[where[0]].add(where[1])
-        holder = self._holder[where]
+        holder = self._holder.get(where)
+        if holder is None:
+            raise Broken(f"something came of {where[0]}/{where[1]}, which nobody was given")
         if holder in self.exposed:
             self.exposed[holder].discard(where)
 
@@ -286,6 +329,9 @@ class Judge:
                 return entry.offset
         self._frontier[partition] = log.end
         return None
+
+    def is_of_old(self, record: Record) -> bool:
+        return record.assignment in self._of_old
 
     def open(self) -> list[Coordinates]:
         """Every record that is not done."""

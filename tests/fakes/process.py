@@ -22,11 +22,14 @@ class Crashed(BaseException):
 class MemberTimer:
     """A callback of one process. It is run when it is due, or when the loop is free again."""
 
-    __slots__ = ("_callback", "_clock", "cancelled")
+    __slots__ = ("_args", "_callback", "_clock", "cancelled")
 
-    def __init__(self, clock: MemberClock, callback: Callable[[], object]) -> None:
+    def __init__(
+        self, clock: MemberClock, callback: Callable[..., object], args: tuple[Any, ...]
+    ) -> None:
         self._clock = clock
         self._callback = callback
+        self._args = args
         self.cancelled = False
 
     def cancel(self) -> None:
@@ -36,7 +39,7 @@ class MemberTimer:
         if self._clock.stalled:
             self._clock.overdue.append(self)
         elif self._clock.alive and not self.cancelled:
-            self._callback()
+            self._callback(*self._args)
 
 
 class MemberClock:
@@ -52,7 +55,7 @@ class MemberClock:
         return self._scheduler.time()
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> MemberTimer:
-        timer = MemberTimer(self, lambda: callback(*args))
+        timer = MemberTimer(self, callback, args)
         self._scheduler.call_at(when, timer.due)
         return timer
 

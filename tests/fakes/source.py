@@ -123,7 +123,7 @@ class FakeSource:
         self._assigning = False
         for partition, offset in starts.items():
             if offset is None:
-                with self._broker.changed:
+                with self._broker.lock:
                     offset = self._group.offsets.get(partition, Committed(None, "")).offset
             self._positions[partition] = offset
 
@@ -177,13 +177,13 @@ class FakeSource:
         self, partitions: Sequence[Partition], timeout: float
     ) -> dict[Partition, Committed]:
         self._ask(timeout)
-        with self._broker.changed:
+        with self._broker.lock:
             offsets = self._group.offsets
             return {each: offsets.get(each, Committed(None, "")) for each in partitions}
 
     def watermarks(self, partition: Partition, timeout: float) -> tuple[int, int]:
         self._ask(timeout)
-        with self._broker.changed:
+        with self._broker.lock:
             log = self._broker.log(partition)
             if log is None:
                 raise SourceError(f"no such partition: {partition}")
@@ -196,13 +196,13 @@ class FakeSource:
     def ask_ends(self, partitions: Sequence[Partition]) -> None:
         if self._broker.down:
             return
-        with self._broker.changed:
+        with self._broker.lock:
             logs = {each: self._broker.log(each) for each in partitions}
             self._ends |= {each: log.end for each, log in logs.items() if log is not None}
 
     def group_knows(self, topic: str, timeout: float) -> bool:
         self._ask(timeout)
-        with self._broker.changed:
+        with self._broker.lock:
             return any(each.topic == topic for each in self._group.offsets)
 
     def topic_ids(self, topics: Collection[str], timeout: float) -> dict[str, str]:
@@ -251,7 +251,7 @@ class FakeSource:
         return down
 
     def _is_member(self) -> bool:
-        with self._broker.changed:
+        with self._broker.lock:
             return self._group.members.get(self.member) is self._member
 
     def _serve_answers(self) -> None:
@@ -278,14 +278,14 @@ class FakeSource:
         if not self._is_member():
             self._give_up(self._listener.on_lost, set(self._member.owned))
             self._broker.enter(self._group, self._member)
-        member, group, changed = self._member, self._group, self._broker.changed
-        with changed:
+        member, group, lock = self._member, self._group, self._broker.lock
+        with lock:
             asked = group.rebalancing and member.name not in group.joined
         if asked:
             if self._protocol is Protocol.EAGER:
                 self._give_up(self._listener.on_revoke, set(member.owned))
             self._broker.join(group, member)
-        with changed:
+        with lock:
             if group.rebalancing or member.generation == group.generation:
                 return
             member.generation = group.generation
@@ -304,7 +304,7 @@ class FakeSource:
             self._give_up(self._listener.on_lost, set(self._member.owned))
 
     def _take_over(self, partitions: set[Partition]) -> None:
-        with self._broker.changed:
+        with self._broker.lock:
             self._member.owned |= partitions
         self._assigning = True
         self._listener.on_assign(sorted(partitions))
@@ -320,7 +320,7 @@ class FakeSource:
         try:
             tell(sorted(partitions))
         finally:
-            with self._broker.changed:
+            with self._broker.lock:
                 self._member.owned -= partitions
             for partition in partitions:
                 self._positions.pop(partition, None)
@@ -339,7 +339,7 @@ class FakeSource:
     def _out_of_range(self, partition: Partition, position: int | None) -> str:
         if position is None:
             return "no offset is committed"
-        with self._broker.changed:
+        with self._broker.lock:
             log = self._broker.log(partition)
             if log is None or log.start <= position <= log.end:
                 return ""
@@ -349,7 +349,7 @@ class FakeSource:
         readable = sorted(self._positions.keys() - self._paused - self._stopped)
         messages: list[Message] = []
         self._turn += 1
-        with self._broker.changed:
+        with self._broker.lock:
             for index in range(len(readable)):
                 partition = readable[(index + self._turn) % len(readable)]
                 log = self._broker.log(partition)

@@ -377,7 +377,7 @@ def without_sidecar(workload: Any) -> Any:
     spec["volumes"] = [each for each in spec["volumes"] if each["name"] not in OURS] or None
     for each in spec["containers"]:
         if hook := each.get("lifecycle", {}).pop("preStop", None):
-            assert hook["httpGet"]["path"] == "/v1/drained?wait_seconds=25"
+            assert hook["httpGet"]["path"] == "/v1/drained?wait_seconds=25&begins_within_seconds=10"
     del template["metadata"]["annotations"]["checksum/sidecar-config"]
     assert grace == 35
     return workload

@@ -8,7 +8,7 @@ Owner: a simulation test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -32,8 +32,18 @@ from sidecar.dispatch.route import Route
 from sidecar.dispatch.suspects import Suspects
 from sidecar.kafka.fetcher import Fetcher
 from sidecar.kafka.retry_reader import RetryReader
-from sidecar.model import Answer, Assignment, Guarantee, Outcome, Position, Result
+from sidecar.kafka.starting_positions import StartingPositions
+from sidecar.model import (
+    Answer,
+    Assignment,
+    Guarantee,
+    Outcome,
+    Partition,
+    Position,
+    Result,
+)
 from sidecar.ports import CommitResult
+from tests.fakes.source import FakeSource
 
 ALO: Final = Guarantee.AT_LEAST_ONCE
 AMO: Final = Guarantee.AT_MOST_ONCE
@@ -228,6 +238,89 @@ def _forget_the_owned(right: Callable[[Fetcher], None], fetcher: Fetcher) -> Non
         fetcher._owned.clear()
 
 
+def _no_answer_is_awaited(right: Callable[[FakeSource], bool], source: FakeSource) -> bool:
+    """What a commit came to is read back though the client may still send it."""
+    return False
+
+
+def _unknown_is_failed(
+    right: Callable[[AtMostOnce, CommitResult], list[InFlight]],
+    offsets: AtMostOnce,
+    result: CommitResult,
+) -> list[InFlight]:
+    """What is not known to be committed is taken for not committed, and for nobody's loss."""
+    return right(offsets, result._replace(unknown=()))
+
+
+def _never_paused(right: Callable[..., bool], intake: Intake, room: int, now: float) -> bool:
+    """A full buffer is waited out without a poll (FLOW-2)."""
+    return False
+
+
+def _by_contiguous_numbers(
+    right: Callable[..., None], offsets: AtLeastOnce, positions: Mapping[Assignment, int]
+) -> None:
+    """A hole or a transaction marker at the end is waited for (OFF-3, OFF-4)."""
+
+
+def _kept_at_a_loss(
+    right: Callable[..., None], engine: Route, assignments: Sequence[Assignment]
+) -> None:
+    """What was lost is gone on with, and committed (REB-1)."""
+    engine.counters.rebalances += 1
+
+
+def _written_once(
+    right: Callable[..., None],
+    parker: Parker,
+    entry: InFlight,
+    write: Any,
+    tries: int,
+    error: str | None,
+) -> None:
+    """A write that failed is not repeated (DLQ-2)."""
+    if error is None:
+        right(parker, entry, write, tries, error)
+
+
+def _cancelled_frees_nothing(
+    right: Callable[..., None], pool: ExecutorPool[Any], executor: Any
+) -> None:
+    """The executor of a request that was cut never rests (WIRE-2)."""
+
+
+def _no_deadline(right: Callable[..., None], pool: ExecutorPool[Any]) -> None:
+    """A request without an answer runs for ever (WIRE-3)."""
+
+
+def _nobody_is_woken(right: Callable[..., None], pool: ExecutorPool[Any]) -> None:
+    """What comes in is left for the next executor that ends a request."""
+    if pool.busy:
+        return
+    right(pool)
+
+
+def _shown_without_the_run(right: Callable[..., Any], offsets: AtMostOnce, *args: Any) -> Any:
+    """What is committed ahead is not counted among what a crash would lose (OFF-9)."""
+    return right(offsets, *args)._replace(would_lose=args[0])
+
+
+def _start_behind(
+    right: Callable[..., Mapping[Partition, Any]], starting: StartingPositions, *args: Any
+) -> Mapping[Partition, Any]:
+    """A starting position by policy is told as committed, and is not (BRK-3)."""
+    found = right(starting, *args)
+    return {each: start._replace(offset=start.offset + 1) for each, start in found.items()}
+
+
+def _given_up_at_a_stop(right: Callable[..., bool], engine: Route, entry: InFlight) -> bool:
+    """A stop or a revocation cuts a retry short, and that is its end (REB-7, LIFE-3)."""
+    if right(engine, entry):
+        engine.offsets.settled(entry)
+        return True
+    return False
+
+
 def _only_told(right: Callable[..., None], pool: ExecutorPool[Any], limit: int | None) -> None:
     """The limit is shown, and the executors stay."""
     pool.effective = pool.wanted if limit is None else min(limit, pool.wanted)
@@ -257,6 +350,22 @@ FAULTS: Final = [
     ),
     Fault("never returns to the group", ALO, Membership, "should_return", _never_return),
     Fault("leaves and keeps its records", ALO, Fetcher, "_leave_or_rejoin", _forget_the_owned),
+    Fault("takes a retry cut short for done", ALO, Route, "goes_back", _given_up_at_a_stop),
+    Fault("never pauses when it is full", ALO, Intake, "should_pause_all", _never_paused),
+    Fault("waits for holes", ALO, AtLeastOnce, "positions", _by_contiguous_numbers),
+    Fault("goes on with what was lost", ALO, Route, "lost", _kept_at_a_loss),
+    Fault("writes a failed letter once", ALO, Parker, "_written", _written_once),
+    Fault(
+        "loses the executor of a cut request", ALO, ExecutorPool, "_rest", _cancelled_frees_nothing
+    ),
+    Fault("knows no deadline", ALO, ExecutorPool, "_check_deadlines", _no_deadline),
+    Fault("wakes nobody while others run", ALO, ExecutorPool, "kick", _nobody_is_woken),
+    Fault("starts one record too late", ALO, StartingPositions, "find", _start_behind),
+    Fault(
+        "reads a commit back too early", AMO, FakeSource, "commit_pending", _no_answer_is_awaited
+    ),
+    Fault("takes an unknown commit for none", AMO, AtMostOnce, "commit_done", _unknown_is_failed),
+    Fault("shows too little exposure", AMO, AtMostOnce, "exposure", _shown_without_the_run),
     Fault("shows a limit and keeps none", ALO, ExecutorPool, "limit", _only_told),
     Fault(
         "loses what is held back", AMO, Failures, "_wait_to_be_parked", _forget_what_is_held_back
