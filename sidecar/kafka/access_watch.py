@@ -78,7 +78,11 @@ def fingerprint(files: Iterable[Path]) -> bytes:
     """Of what the files, and the files of the directories, hold."""
     digest = hashlib.sha256()
     for file in files:
-        for each in sorted(file.iterdir()) if file.is_dir() else [file]:
+        try:
+            held = sorted(file.iterdir()) if file.is_dir() else [file]
+        except OSError:  # gone between two questions
+            held = [file]
+        for each in held:
             digest.update(f"\0{each}\0".encode())
             try:
                 digest.update(each.read_bytes())
