@@ -97,6 +97,7 @@ class Scenes:
         return f"{self._world.join().name} starts"
 
     def leave(self, random: Random) -> str:
+        self._perhaps_execute_some(random)
         if member := self._someone(random):
             seconds = random.choice((0.0, 0.5, 8.0))
             member.drain(cut_after=seconds)
@@ -201,6 +202,7 @@ class Scenes:
         member = self._someone(random)
         if member is None or not member.app.up or self._storm.blames:
             return NOTHING
+        self._perhaps_execute_some(random)
         seconds = random.choice((0.2, 2.0))
         member.app.die(seconds)
         return f"the application of {member.name} is killed, and back in {seconds:g} s"
@@ -261,9 +263,7 @@ class Scenes:
 
     def by_hand(self, random: Random) -> str:
         """A few records are dropped, parked or tried again, half the time while they execute."""
-        executing = random.random() < 0.5
-        if executing:
-            self._execute_some(random.randrange(self._storm.partitions))
+        executing = self._perhaps_execute_some(random)
         held = [(m, entries) for m in self._world.running if (entries := m.in_flight(executing))]
         if not held:
             return NOTHING
@@ -274,13 +274,18 @@ class Scenes:
         told = (f"{record}: {place.value if place else 'refused'}" for record, place in places)
         return f"{member.name} is asked to {action.value} {', '.join(told)}"
 
-    def _execute_some(self, partition: int) -> None:
+    def _perhaps_execute_some(self, random: Random) -> bool:
+        """Half the time: what comes now meets records that execute."""
+        if random.random() < 0.5:
+            return False
+        partition = random.randrange(self._storm.partitions)
         for _ in range(MOST_CHOSEN):
             self._broker.produce(TOPIC, partition)
         for _ in range(MOST_TURNS_TO_EXECUTE):
             if any(member.app.executing for member in self._world.running):
-                return
+                break
             self._world.turn()
+        return True
 
 
 WEIGHTS: Final[dict[Scene, int]] = {
@@ -295,10 +300,10 @@ WEIGHTS: Final[dict[Scene, int]] = {
     Scenes.broker_away: 3,
     Scenes.slow_commits: 3,
     Scenes.app_away: 6,
-    Scenes.app_dies: 3,
+    Scenes.app_dies: 5,
     Scenes.batch_answers: 2,
     Scenes.hang: 3,
-    Scenes.overload: 3,
+    Scenes.overload: 5,
     Scenes.bad_deployment: 4,
     Scenes.dead_letters: 6,
     Scenes.executors: 4,
