@@ -45,7 +45,11 @@ def causes_of(member: Member) -> list[CauseName]:
 def test_a_bad_deployment_parks_no_more_than_a_few(
     status: int, guarantee: Guarantee, batch: BatchSettings | None
 ) -> None:
-    """Thirty seconds with 64 executors; then all the others are delivered."""
+    """Thirty seconds with 64 executors; then all the others are delivered.
+
+    In at_most_once all places may be held by records that wait to be parked: one of them is let
+    through in a while, to make room for one that is tried.
+    """
     world = World(
         guarantee=guarantee,
         partitions=4,
@@ -68,7 +72,10 @@ def test_a_bad_deployment_parks_no_more_than_a_few(
         assert CauseName.PARKED_IN_A_ROW in causes_of(member)
     world.behaviour = lambda request: answer()
     failed = 0 if guarantee is Guarantee.AT_LEAST_ONCE else 1000
-    world.run_until(lambda: world.lag() == 0 and member.places.in_flight == 0, limit=20.0)
+    world.run_until(
+        lambda: world.lag() == 0 and member.places.in_flight == 0,
+        limit=LET_THROUGH_SECONDS,
+    )
     parked = len(member.parking.records)
     assert len(world.judge.delivered) + parked == 1300
     assert parked <= MOST + failed

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from sidecar.core.retry_mark import RetryMark, marked
-from sidecar.model import Partition, Record
+from sidecar.model import Assignment, Partition, Record
 from sidecar.ports import Message, SourceListener, Story
 from tests.fakes.broker import FakeSource, Protocol
 from tests.fakes.judge import Broken
@@ -83,31 +83,40 @@ class SteppedSource(FakeSource):
 
 
 class JudgedParking(FakeParking):
+    """failed: writes that were answered with an error and not repeated so far, and since when."""
+
     def __init__(self, member: Member) -> None:
         super().__init__(member.clock.call_soon_threadsafe)
         self._world = member.world
         self._judge = member.world.judge
         self._name = member.name
         self._now = member.clock.time
+        self.failed: Final[dict[Record, float]] = {}
 
     def park(self, record: Record, story: Story, done: Done) -> None:
         self._judge.parking(self._name, record, self._now())
+        self.failed.pop(record, None)
 
         def told(error: str | None) -> None:
             if error is None:
                 self._judge.was_parked(record)
+            else:
+                self.failed[record] = self._now()
             done(error)
 
         super().park(record, story, told)
 
     def retry(self, record: Record, mark: RetryMark, topic: str, done: Done) -> None:
         self._judge.moving(self._name, record)
+        self.failed.pop(record, None)
 
         def told(error: str | None) -> None:
             if error is None:
                 headers = marked(record.original.headers or [], mark)
                 self._world.broker.produce(topic, 0, record.value, key=record.key, headers=headers)
                 self._judge.was_moved(record)
+            else:
+                self.failed[record] = self._now()
             done(error)
 
         super().retry(record, mark, topic, told)
@@ -120,17 +129,30 @@ class RevocationWatch:
         self._listener = listener
         self._member = member
         self.on_assign = listener.on_assign
-        self.on_lost = listener.on_lost
         self.on_out_of_range = listener.on_out_of_range
         self.on_trouble = listener.on_trouble
 
     def on_revoke(self, partitions: Sequence[Partition]) -> None:
         member, began = self._member, self._member.clock.time()
-        owned = member.fetcher._owned
-        leaving = {owned[partition] for partition in partitions if partition in owned}
+        leaving = self._leaving(partitions)
         self._listener.on_revoke(partitions)
+        self._given_up(leaving)
         if member.clock.time() - began > member.world.revoke_seconds * 0.899 or not member.keeps:
             return
         for slot in member.app.executing:
             if slot.record.assignment in leaving:
                 raise Broken(f"{slot.record} was still executing when its partition was given up")
+
+    def on_lost(self, partitions: Sequence[Partition]) -> None:
+        leaving = self._leaving(partitions)
+        self._listener.on_lost(partitions)
+        self._given_up(leaving)
+
+    def _leaving(self, partitions: Sequence[Partition]) -> set[Assignment]:
+        held = self._member.held
+        return {held.pop(partition) for partition in partitions if partition in held}
+
+    def _given_up(self, leaving: set[Assignment]) -> None:
+        """From when its loop has heard of it."""
+        member = self._member
+        member.clock.call_soon_threadsafe(member.world.judge.given_up, leaving)

@@ -93,6 +93,7 @@ class Member:
         self.route_ended = False
         self.ended_at = 0.0
         self.assignments: Final[set[Assignment]] = set()  # all there ever were
+        self.held: Final[dict[Partition, Assignment]] = {}  # and were not taken away
         self._in_flight = 0  # when it was last looked at
         self._polls = (0, 0)  # how many there were, and steps since the last
         self.route.start()
@@ -127,7 +128,9 @@ class Member:
 
     def _tell(self, told: Callable[..., object], *what: Any) -> None:
         if told == self.route.assigned:
-            self.assignments.update(start.assignment for start in what[0])
+            assignments = [start.assignment for start in what[0]]
+            self.assignments.update(assignments)
+            self.held.update((each.partition, each) for each in assignments)
         self.clock.call_soon_threadsafe(told, *what)
 
     @contextmanager
@@ -149,10 +152,12 @@ class Member:
         if cut_after is not None:
             self.clock.call_later(cut_after, self.route.cut)
 
-    def in_flight(self) -> list[InFlight]:
-        """What an operator could name."""
+    def in_flight(self, executing: bool = False) -> list[InFlight]:
+        """What an operator could name, or of that what executes."""
         route = self.route
-        held = (route.executors, route.delays, route.parker, route.ready)
+        held: Sequence[Any] = (route.executors,)
+        if not executing:
+            held = (route.executors, route.delays, route.parker, route.ready)
         return [entry for place in held for entry in place.entries()]
 
     def treat_by_hand(self, action: RecordAction, record: Record) -> RecordPlace | None:
@@ -161,9 +166,12 @@ class Member:
         where = Coordinates(record.topic, record.partition, record.offset)
         try:
             with self.world.judge.by_hand(record, action):
-                return by_hand.do(action, where)
+                place = by_hand.do(action, where)
         except (Conflict, NotFound):
             return None
+        if action is not RecordAction.PARK:
+            self.parking.failed.pop(record, None)
+        return place
 
     def crash(self) -> None:
         """Vanish without a word. The group learns of it after the session's time."""
@@ -196,8 +204,17 @@ class Member:
             oldest = next(iter(self.app.executing))
             if now - oldest.sent_at > self.settings.timeout_seconds + DEADLINE_SLACK_SECONDS:
                 raise Broken(f"{oldest.record} has been executing since {oldest.sent_at:g}")
+        if self.parking.failed and self.route.phase in (Phase.RUNNING, Phase.DRAINING):
+            self._check_writes(now)
         if self._could_start() and (self.world.scheduler.next_at or math.inf) > now:
             raise Broken(f"{self.name} has idle executors and does not start what is buffered")
+
+    def _check_writes(self, now: float) -> None:
+        """A write that failed is repeated for as long as its record is held."""
+        latest = now - self.settings.retry.max_backoff_seconds - DEADLINE_SLACK_SECONDS
+        for record, failed_at in self.parking.failed.items():
+            if failed_at < latest and record.assignment.live:
+                raise Broken(f"{record} was not written, and is not written again")
 
     def _could_start(self) -> bool:
         route = self.route

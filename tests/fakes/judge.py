@@ -69,6 +69,7 @@ class Judge:
         self._row_before: set[Record] = set()  # and a delivery came after
         self._leaving: set[str] = set()
         self._of_old: set[Assignment] = set()  # of topics that were deleted
+        self._given_up: set[Assignment] = set()  # revoked or lost, and the member knows
         self._trials: dict[str, set[Coordinates]] = {}  # sent since it was refused, by member
         self._judged = 0  # entries of the group's history
         self._frontier: dict[Partition, int] = {}  # nothing below is open
@@ -114,6 +115,10 @@ class Judge:
     def handed_over(self, member: str, partition: Partition, offset: int) -> None:
         self._holder[partition, offset] = member
 
+    def given_up(self, assignments: Iterable[Assignment]) -> None:
+        """Nothing of these is sent any more (at_least_once)."""
+        self._given_up.update(assignments)
+
     def sent(self, member: str, record: Record, attempt: int) -> None:
         self.commits()
         if record.assignment in self._of_old:
@@ -124,7 +129,7 @@ class Judge:
             if len(self._trials[member]) > 1:
                 raise Broken(f"{member} sends {record}, and the application is not back")
         if self._keeps:
-            if not record.assignment.live:
+            if record.assignment in self._given_up or not record.assignment.live:
                 raise Broken(f"{record} was sent by {member}, which had given it up")
             return
         if self._committed.get(where[0], -1) <= record.offset:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from tests.simulate.storm import Storm
 
 MOST_MEMBERS: Final = 4
+MANY: Final = 30
+MOST_CHOSEN: Final = 3  # by an operator, at once
+MOST_TURNS_TO_EXECUTE: Final = 30
 NOTHING: Final = ""
 
 Scene = Callable[["Scenes", Random], str]
@@ -73,13 +76,14 @@ class Scenes:
         ]
         self._broker.delete_topic(TOPIC)
         world.judge.deleted(TOPIC, owned)
-        world.run_until(lambda: not any(self._holds(member) for member in world.running))
+        world.run_until(lambda: not any(self._notices(member) for member in world.running))
         self._broker.create_topic(TOPIC, self._storm.partitions)
         return "the topic is deleted and made anew"
 
     @staticmethod
-    def _holds(member: Member) -> bool:
-        return any(partition.topic == TOPIC for partition in member.owned)
+    def _notices(member: Member) -> bool:
+        """It has still to give the topic up, and reads; one whose client is fenced never does."""
+        return member.fetching and any(partition.topic == TOPIC for partition in member.owned)
 
     # --- members ------------------------------------------------------------------------------
 
@@ -93,6 +97,7 @@ class Scenes:
         return f"{self._world.join().name} starts"
 
     def leave(self, random: Random) -> str:
+        self._perhaps_execute_some(random)
         if member := self._someone(random):
             seconds = random.choice((0.0, 0.5, 8.0))
             member.drain(cut_after=seconds)
@@ -166,8 +171,15 @@ class Scenes:
         if member is None:
             return NOTHING
         if random.random() < 0.5:
-            member.parking.error = random.choice((None, "not enough replicas"))
-            return f"writes of {member.name} to other topics: {member.parking.error or 'succeed'}"
+            error = random.choice((None, *["not enough replicas"] * 2))
+            for each in self._world.running:
+                each.parking.error = error
+            if error:  # and something that is to be written there: one record in twenty is bad
+                partition = random.randrange(self._storm.partitions)
+                for _ in range(MANY):
+                    self._broker.produce(TOPIC, partition)
+                return f"writes to other topics fail, {MANY} records are written to {partition}"
+            return "writes to other topics succeed"
         if member.parking.holding:
             member.parking.release()
             return f"writes of {member.name} to other topics are answered"
@@ -190,6 +202,7 @@ class Scenes:
         member = self._someone(random)
         if member is None or not member.app.up or self._storm.blames:
             return NOTHING
+        self._perhaps_execute_some(random)
         seconds = random.choice((0.2, 2.0))
         member.app.die(seconds)
         return f"the application of {member.name} is killed, and back in {seconds:g} s"
@@ -249,16 +262,30 @@ class Scenes:
         return f"{member.name} gets a threshold of {threshold} and a rate of {rate}"
 
     def by_hand(self, random: Random) -> str:
-        """One record is dropped, parked or tried again."""
-        member = self._someone(random)
-        entries = member.in_flight() if member else []
-        if member is None or not entries:
+        """A few records are dropped, parked or tried again, half the time while they execute."""
+        executing = self._perhaps_execute_some(random)
+        held = [(m, entries) for m in self._world.running if (entries := m.in_flight(executing))]
+        if not held:
             return NOTHING
+        member, entries = random.choice(held)
         action = random.choice((RecordAction.DROP, RecordAction.RETRY, RecordAction.PARK))
-        record = random.choice(entries).record
-        place = member.treat_by_hand(action, record)
-        told = "refused" if place is None else place.value
-        return f"{member.name} is asked to {action.value} {record}: {told}"
+        chosen = random.sample(entries, min(len(entries), random.choice((1, MOST_CHOSEN))))
+        places = [(each.record, member.treat_by_hand(action, each.record)) for each in chosen]
+        told = (f"{record}: {place.value if place else 'refused'}" for record, place in places)
+        return f"{member.name} is asked to {action.value} {', '.join(told)}"
+
+    def _perhaps_execute_some(self, random: Random) -> bool:
+        """Half the time: what comes now meets records that execute."""
+        if random.random() < 0.5:
+            return False
+        partition = random.randrange(self._storm.partitions)
+        for _ in range(MOST_CHOSEN):
+            self._broker.produce(TOPIC, partition)
+        for _ in range(MOST_TURNS_TO_EXECUTE):
+            if any(member.app.executing for member in self._world.running):
+                break
+            self._world.turn()
+        return True
 
 
 WEIGHTS: Final[dict[Scene, int]] = {
@@ -273,12 +300,12 @@ WEIGHTS: Final[dict[Scene, int]] = {
     Scenes.broker_away: 3,
     Scenes.slow_commits: 3,
     Scenes.app_away: 6,
-    Scenes.app_dies: 3,
+    Scenes.app_dies: 5,
     Scenes.batch_answers: 2,
     Scenes.hang: 3,
-    Scenes.overload: 3,
-    Scenes.bad_deployment: 3,
-    Scenes.dead_letters: 5,
+    Scenes.overload: 5,
+    Scenes.bad_deployment: 4,
+    Scenes.dead_letters: 6,
     Scenes.executors: 4,
     Scenes.pause: 3,
     Scenes.limits: 3,

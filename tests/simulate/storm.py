@@ -17,13 +17,14 @@ from typing import Final, NamedTuple
 from sidecar.model import Answer, Failed, FailureKind, Guarantee
 from tests.fakes.application import HANG, UNSENT, Reply, Request, answer
 from tests.fakes.broker import CommitFate
-from tests.fakes.engine import GROUP, World
+from tests.fakes.engine import GROUP, TOPIC, World
 from tests.fakes.judge import Broken, Coordinates
 from tests.simulate.scenes import WEIGHTS, Scene, Scenes
 from tests.simulate.weather import Weather
 
 MOST_STEPS: Final = 500
 CLEARING_SECONDS: Final = 240.0
+MORE_THAN_EXECUTORS: Final = 10
 CALM_MOVES: Final = (0.0, 0.05, 0.1)
 IDLE_MOVES: Final = (0.0, 0.2, 0.4)
 LENGTHS: Final = (3, 6, 12, 30)
@@ -104,12 +105,16 @@ class Storm:
         world.broker.release_commits()
         for member in world.running:
             member.app.accept()
-            member.route.set_executors(3)
+            if member.route.executors.wanted == 0:
+                member.route.set_executors(3)
             member.resume()
             member.route.set_rate(None)
             member.parking.error = None
             member.parking.release()
-        world.join()  # others may be about to end
+        for _ in range(self.weather.executors + MORE_THAN_EXECUTORS):  # whoever rests has work
+            world.broker.produce(TOPIC)
+        if self.seed % 2 == 0:  # a rebalance brings back much that would be stuck without it
+            world.join()
         self._allow_more()
         world.run_until(self._all_is_done, CLEARING_SECONDS)
         self._judge_the_lost()
@@ -129,6 +134,8 @@ class Storm:
 
     def _all_is_done(self) -> bool:
         world = self.world
+        if not world.running:  # all were about to end
+            world.join()
         running = world.running
         idle = all(member.places.in_flight == 0 for member in running)
         world.moves = IDLE_MOVES if idle else CALM_MOVES
