@@ -19,7 +19,7 @@ from tests.rig.operations import KafkaOperations
 from tests.rig.ports import free_ports
 from tests.rig.processes import Scene, Sidecar, at_the_end, config, route
 from tests.rig.scripted_app import Answer, Request, ScriptedApp, held_by
-from tests.rig.waiting import eventually
+from tests.rig.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.kafka
 
@@ -447,7 +447,7 @@ def test_a_member_that_is_fenced_by_its_namesake_ends_non_zero(
         first = scene.sidecar(what)
         first.until_said("assigned")
         second = scene.sidecar(what)
-        assert first.ended(15) == 1
+        assert first.ended(PATIENCE_SECONDS) == 1
         errors = [each for each in first.entries() if each["level"] == "error"]
         assert errors[-1]["message"].startswith("ended by: ")
         assert "group.instance.id" in errors[-1]["message"]

@@ -108,7 +108,7 @@ CASES: Final = {
     "app.livenessProbe": Case(PROBE, f"{APP}/livenessProbe"),
     "app.readinessProbe": Case(PROBE, f"{APP}/readinessProbe"),
     "app.lifecycle": Case({"preStop": {"sleep": {"seconds": 30}}}, f"{APP}/lifecycle"),
-    "app.stopSeconds": Case(0, f"{POD}/terminationGracePeriodSeconds", 25),
+    "app.stopSeconds": Case(1, f"{POD}/terminationGracePeriodSeconds", 26),
     "app.securityContext": Case(
         {"readOnlyRootFilesystem": True}, f"{APP}/securityContext/readOnlyRootFilesystem", True
     ),

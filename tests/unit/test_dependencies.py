@@ -23,6 +23,7 @@ _SPELT: Final = {
     "MIT License": "MIT",
     "MIT": "MIT",
     "3-Clause BSD License": "BSD-3-Clause",
+    "BSD License": "BSD-3-Clause",  # of the packages here, looked up in what they ship
     "Apache Software License": "Apache-2.0",
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
 }
