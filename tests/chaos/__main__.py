@@ -52,8 +52,13 @@ def _run(name: str, rounds: int | None, seed: int, results: Path, lines: list[Li
     directory = Path(tempfile.mkdtemp(prefix=f"sidecar-chaos-{name}-"))
     print(f"{name}: rounds {done}..{wanted - 1}, logs and journals in {directory}", flush=True)
     results.parent.mkdir(parents=True, exist_ok=True)
+    cluster = (
+        entry.cluster()
+        if entry.cluster is not None
+        else KafkaCluster(entry.nodes, config=GUARDED if entry.guarded else {})
+    )
     with (
-        KafkaCluster(entry.nodes, config=GUARDED if entry.guarded else {}) as kafka,
+        cluster as kafka,
         results.open("a", encoding="utf-8") as file,
     ):
         try:

@@ -12,7 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos import failures, retries
-from tests.chaos.stage import PARTITIONS, Entry, Line, Scenario, cut_short, drained, flows, rounds
+from tests.chaos.adversaries import ADVERSARIES
+from tests.chaos.stage import (
+    PARTITIONS,
+    PROTOCOLS,
+    Entry,
+    Line,
+    Scenario,
+    cut_short,
+    drained,
+    flows,
+    rounds,
+)
+from tests.chaos.turmoil import Adversary
 from tests.rig.journal import Journal
 from tests.rig.kafka import KafkaCluster
 from tests.rig.operations import KafkaOperations
@@ -20,19 +32,6 @@ from tests.rig.processes import ADMIN_TOKEN, Scene, Sidecar, config, route
 from tests.rig.waiting import eventually
 
 BUDGET = 200
-PROTOCOLS: dict[str, dict[str, Any]] = {
-    "eager": {
-        "partition_assignment_strategy": "range",
-        "session_timeout_ms": 3000,
-        "heartbeat_interval_ms": 500,
-    },
-    "cooperative": {
-        "partition_assignment_strategy": "cooperative-sticky",
-        "session_timeout_ms": 3000,
-        "heartbeat_interval_ms": 500,
-    },
-    "consumer": {"group_protocol": "consumer"},
-}
 
 
 def _guarantee(guarantee: str) -> dict[str, Any]:
@@ -299,6 +298,10 @@ def _with(function: Callable[..., Iterator[Line]], choice: str) -> Scenario:
     return scenario
 
 
+def _entry(adversary: Adversary) -> Entry:
+    return Entry(adversary.scenario, adversary.rounds, cluster=adversary.cluster)
+
+
 SCENARIOS: dict[str, Entry] = {
     "kill-at_least_once": Entry(_with(kill, "at_least_once"), 30),
     "kill-at_most_once": Entry(_with(kill, "at_most_once"), 30),
@@ -322,4 +325,5 @@ SCENARIOS: dict[str, Entry] = {
     "relieved": Entry(rounds(retries.relieved), 1),
     "redriven": Entry(rounds(retries.redriven), 1),
     "left-group": Entry(rounds(retries.left_group), 2),
+    **{each.name: _entry(each()) for each in ADVERSARIES},
 }

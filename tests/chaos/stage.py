@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,19 @@ from tests.rig.waiting import eventually
 PARTITIONS = 6
 QUICK = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
 TOLD = "sidecar-dlq-"
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "eager": {
+        "partition_assignment_strategy": "range",
+        "session_timeout_ms": 3000,
+        "heartbeat_interval_ms": 500,
+    },
+    "cooperative": {
+        "partition_assignment_strategy": "cooperative-sticky",
+        "session_timeout_ms": 3000,
+        "heartbeat_interval_ms": 500,
+    },
+    "consumer": {"group_protocol": "consumer"},
+}
 
 
 class Line(NamedTuple):
@@ -55,6 +68,7 @@ class Entry(NamedTuple):
     rounds: int
     nodes: int = 1
     guarded: bool = False  # a broker with an authorizer, for whoever sets ACLs
+    cluster: Callable[[], AbstractContextManager[KafkaCluster]] | None = None  # else: by the above
 
 
 def judged(
@@ -121,9 +135,10 @@ class Stage:
         scene: Scene,
         name: str,
         *,
-        revive_seconds: float | None = None,
         dead_replication: int | None = None,
+        **app: Any,
     ) -> None:
+        """app: of the recording application."""
         self.kafka = kafka
         self.scene = scene
         self.topic = f"{name}-{time.time_ns()}"
@@ -132,7 +147,7 @@ class Stage:
         kafka.create_topic(self.dead, 1, dead_replication)
         self.journal_file = self._another_file()
         self.journal = Journal(self.journal_file)
-        self.app = scene.recording_app(self.journal_file, revive_seconds=revive_seconds)
+        self.app = scene.recording_app(self.journal_file, **app)
 
     def another_app(self) -> tuple[RecordingApp, Journal]:
         file = self._another_file()

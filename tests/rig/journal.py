@@ -26,6 +26,8 @@ class Journal:
         self._at = 0
         self._rest = ""
         self.arrivals: Counter[int] = Counter()
+        self.attempt: dict[int, int] = {}  # the highest that it was told
+        self.keys: dict[int, set[str]] = {}  # each idempotency key it was told
         self.latencies_us: dict[int, int] = {}  # of the first arrival
         self.answered: Counter[int] = Counter()  # 2xx
         self.answered_at: dict[int, float] = {}  # monotonic seconds of the first 2xx
@@ -43,7 +45,10 @@ class Journal:
             kind, number, *more = line.split(" ")
             if kind == "a":
                 self.arrivals[int(number)] += 1
-                self.latencies_us.setdefault(int(number), int(more[0]))
+                latency, attempt, _, key = more
+                self.latencies_us.setdefault(int(number), int(latency))
+                self.attempt[int(number)] = max(int(attempt or 0), self.attempt.get(int(number), 0))
+                self.keys.setdefault(int(number), set()).add(key)
             elif more[0][0] == "2":
                 self.answered[int(number)] += 1
                 self.answered_at.setdefault(int(number), float(more[1]))

@@ -25,7 +25,7 @@ from tests.rig.guardian import Guardian
 from tests.rig.nodes import JavaNode, Node
 from tests.rig.operations import KafkaOperations
 from tests.rig.ports import free_ports
-from tests.rig.properties import Properties, node
+from tests.rig.properties import Entrance, Properties, node
 
 WAYS = (
     "a real Kafka is needed, by one of three ways: "
@@ -38,11 +38,24 @@ WAYS = (
 class KafkaCluster(KafkaOperations):
     """A cluster of its own. Without a `with`, call start and stop."""
 
-    def __init__(self, nodes: int = 1, *, config: Properties | None = None) -> None:
-        """config: broker properties on top of the rig's own."""
+    def __init__(
+        self,
+        nodes: int = 1,
+        *,
+        config: Properties | None = None,
+        directory: Path | None = None,
+        entrance: Entrance | None = None,
+    ) -> None:
+        """config: broker properties on top of the rig's own; directory: an empty one for the data.
+
+        entrance: of the only node, where it runs on this machine's Java.
+        """
+        assert entrance is None or nodes == 1
         self.nodes: tuple[Node, ...] = ()
         self._size = nodes
         self._config: Mapping[str, str | int] = dict(config or {})
+        self._data_in = directory
+        self._entrance = entrance
         self._guardian: Guardian | None = None
         super().__init__("")
 
@@ -55,7 +68,7 @@ class KafkaCluster(KafkaOperations):
         assert not self.nodes
         distribution = _distribution_unless_docker()
         self._guardian = Guardian()
-        directory = Path(tempfile.mkdtemp(prefix="sidecar-kafka-"))
+        directory = self._data_in or Path(tempfile.mkdtemp(prefix="sidecar-kafka-"))
         self._cleaning = f"rm -rf {directory} || {{ sleep 1; rm -rf {directory}; }}"
         try:
             self._entrust()
@@ -110,8 +123,12 @@ class KafkaCluster(KafkaOperations):
 
     def _make_nodes(self, distribution: Distribution | None, directory: Path) -> tuple[Node, ...]:
         if distribution is None:
+            assert not (self._data_in or self._entrance), "needs a Java of this machine"
             return docker.make_nodes(self._size, self._config, self._entrust)
         ports = free_ports(2 * self._size)
+        more = self._config
+        if self._entrance is not None:
+            more = {**more, **self._entrance.properties(ports[0], ports[1])}
         controllers = {each + 1: ports[self._size + each] for each in range(self._size)}
         return tuple(
             JavaNode(
@@ -119,7 +136,7 @@ class KafkaCluster(KafkaOperations):
                 ports[node_id - 1],
                 {
                     **node(node_id, ports[node_id - 1], controllers, directory / f"{node_id}/data"),
-                    **self._config,
+                    **more,
                 },
                 directory / str(node_id),
                 distribution,

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -35,6 +35,8 @@ class Sidecar:
         config: Mapping[str, Any],
         cpu: int | None = None,
         fault: str = "",
+        prefix: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.port = free_ports(1)[0]
@@ -46,8 +48,11 @@ class Sidecar:
         command = [sys.executable, *start, "run", "-c", str(file)]
         if cpu is not None:
             command = ["taskset", "-c", str(cpu), *command]
+        environment = {**os.environ, **(variables or {})}
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                [*prefix, *command], stdout=log, stderr=log, env=environment
+            )
 
     def status(self) -> dict[str, Any]:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/status", timeout=5) as answer:
@@ -68,6 +73,13 @@ class Sidecar:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open, nothing is done."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
 
     def stop(self, within: float = PATIENCE_SECONDS) -> int:
         """SIGTERM; the exit code."""
@@ -149,10 +161,16 @@ class Scene:
         *,
         cpu: int | None = None,
         fault: str = "",
+        prefix: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> Sidecar:
-        """Start one; cpu: the only core it may use; fault: Python to run in it before."""
+        """Start one; cpu: the only core it may use; fault: Python to run in it before.
+
+        prefix: of its command; variables: of its environment, beside ours.
+        """
         self._names += 1
-        sidecar = Sidecar(self.directory, name or f"sidecar-{self._names}", config, cpu, fault)
+        name = name or f"sidecar-{self._names}"
+        sidecar = Sidecar(self.directory, name, config, cpu, fault, prefix, variables)
         self._processes.append(sidecar.process)
         return sidecar
 
@@ -166,11 +184,9 @@ class Scene:
         """Start a recording application; its port."""
         return self.recording_app(journal, hang_path=hang_path).port
 
-    def recording_app(
-        self, journal: Path, *, hang_path: str = "", revive_seconds: float | None = None
-    ) -> RecordingApp:
+    def recording_app(self, journal: Path, **more: Any) -> RecordingApp:
         """Start a recording application."""
-        app = RecordingApp(journal, hang_path=hang_path, revive_seconds=revive_seconds)
+        app = RecordingApp(journal, **more)
         self._apps.append(app)
         app.start()
         return app

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 Properties = Mapping[str, str | int]
 
@@ -84,6 +85,23 @@ def node(
         ),
         "log.dirs": str(log_dir),
     }
+
+
+class Entrance(NamedTuple):
+    """Another way into a lone node: it listens at `listens`, and tells who comes by it `told`."""
+
+    listens: str
+    told: str
+
+    def properties(self, port: int, controller: int) -> Properties:
+        near = f"PLAINTEXT://127.0.0.1:{port}"
+        return {
+            "listeners": f"{near},CONTROLLER://127.0.0.1:{controller},FAR://{self.listens}",
+            "advertised.listeners": f"{near},FAR://{self.told}",
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,FAR:PLAINTEXT"
+            ),
+        }
 
 
 def one_node(port: int, controller: int, log_dir: Path) -> dict[str, str | int]:

@@ -1,11 +1,13 @@
 """The recording application: answers 204 after the delay a record asks for, and notes it.
 
     python -m tests.rig.recorder --journal FILE --port PORT [--hang-path PATH] [--rules JSON]
+                                 [--at-once]
 
 A record's value is "<number> <produced, monotonic ns> <delay, ms> ...". The journal gets one line
-when a request arrives: "a <number> <latency, us> <attempt> <path>", and one when it was answered:
-"d <number> <status> <monotonic seconds>". It is flushed to the kernel at least every 20 ms and
-before the end, so killing the sidecar, or ending the application, takes nothing from it.
+when a request arrives, "a <number> <latency, us> <attempt> <path> <idempotency key>", and one
+before it is answered, "d <number> <status> <monotonic seconds>". It is flushed to the kernel at
+least every 20 ms and before the end, so killing the sidecar, or ending the application, takes
+nothing from it; with --at-once each line is, so neither does killing the application.
 
 Rules let it answer otherwise; `PUT /` with their JSON changes them. The first that fits counts.
 SIGTERM ends it at once, with requests unanswered.
@@ -59,7 +61,7 @@ class Recorder(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.WriteTransport
-        self._url = self._body = self._attempt = b""
+        self._url = self._body = self._attempt = self._key = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
@@ -73,20 +75,24 @@ class Recorder(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if name == b"Sidecar-Attempt":
             self._attempt = value
+        elif name == b"Idempotency-Key":
+            self._key = value
 
     def on_body(self, body: bytes) -> None:
         self._body += body
 
     def on_message_complete(self) -> None:
-        url, body, attempt = self._url, self._body, self._attempt
-        self._url = self._body = self._attempt = b""
+        url, body, attempt, key = self._url, self._body, self._attempt, self._key
+        self._url = self._body = self._attempt = self._key = b""
         if self._parser.get_method() == b"PUT":
             Recorder.rules = [Rule(**rule) for rule in json.loads(body)]
             self._transport.write(ANSWER)
             return
         number, produced, delay, *_ = body.split(b" ", 3)
         latency_us = (time.monotonic_ns() - int(produced)) // 1000
-        self._journal.write(f"a {int(number)} {latency_us} {attempt.decode()} {url.decode()}\n")
+        self._journal.write(
+            f"a {int(number)} {latency_us} {attempt.decode()} {url.decode()} {key.decode()}\n"
+        )
         if self._hang_path and url.startswith(self._hang_path):
             return
         status = 204
@@ -105,8 +111,8 @@ class Recorder(asyncio.Protocol):
 
     def _answer(self, number: int, status: int) -> None:
         if not self._transport.is_closing():
-            self._transport.write(ANSWER if status == 204 else _refusal(status))
             self._journal.write(f"d {number} {status} {time.monotonic():.3f}\n")
+            self._transport.write(ANSWER if status == 204 else _refusal(status))
 
 
 def _refusal(status: int) -> bytes:
@@ -124,10 +130,12 @@ async def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--hang-path", default="")
     parser.add_argument("--rules", default="[]")
+    parser.add_argument("--at-once", action="store_true")
     args = parser.parse_args()
     Recorder.rules = [Rule(**rule) for rule in json.loads(args.rules)]
     loop = asyncio.get_running_loop()
-    with Path(args.journal).open("a", encoding="ascii", buffering=1 << 16) as journal:  # noqa: ASYNC230
+    buffering = 1 if args.at_once else 1 << 16
+    with Path(args.journal).open("a", encoding="ascii", buffering=buffering) as journal:  # noqa: ASYNC230
         loop.add_signal_handler(signal.SIGTERM, end, journal)
         await loop.create_server(
             lambda: Recorder(journal, args.hang_path.encode()), "127.0.0.1", args.port

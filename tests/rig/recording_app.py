@@ -8,10 +8,12 @@ With revive_seconds it is started again so long after it ended by itself, as a k
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.rig.ports import free_ports
@@ -22,14 +24,30 @@ class RecordingApp:
     """See the module and tests.rig.recorder. Made stopped."""
 
     def __init__(
-        self, journal: Path, *, hang_path: str = "", revive_seconds: float | None = None
+        self,
+        journal: Path,
+        *,
+        hang_path: str = "",
+        revive_seconds: float | None = None,
+        rules: Sequence[Rule] = (),
+        prefix: Sequence[str] = (),
+        at_once: bool = False,
     ) -> None:
+        """prefix: of the command; at_once: see tests.rig.recorder."""
         self.port = free_ports(1)[0]
         self.lives = 0  # how often it was started
-        self._command = [sys.executable, "-m", "tests.rig.recorder", "--journal", str(journal)]
+        self._command = [
+            *prefix,
+            sys.executable,
+            "-m",
+            "tests.rig.recorder",
+            "--journal",
+            str(journal),
+        ]
         self._command += ["--port", str(self.port), "--hang-path", hang_path]
+        self._command += ["--at-once"] * at_once
         self._revive_seconds = revive_seconds
-        self._rules: tuple[Rule, ...] = ()
+        self._rules = tuple(rules)
         self._stopped = threading.Event()
         self._changing = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -46,6 +64,23 @@ class RecordingApp:
             if self._process is not None:
                 self._process.terminate()
                 self._process.wait()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._signal(signal.SIGKILL)
+        assert self._process is not None
+        self._process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open, nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def answer(self, *rules: Rule) -> None:
         """In force when this returns; without rules all is answered 204."""
