@@ -15,8 +15,11 @@ from pathlib import Path
 
 from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.stage import Line
+from tests.chaos.turmoil import GUARANTEES
 from tests.rig.kafka import KafkaCluster
 from tests.rig.properties import GUARDED
+
+SUMS = ("lost", "out_of_budget", "repeated", "parked_wrongly", "stuck", "records")
 
 
 def main() -> int:
@@ -75,15 +78,15 @@ def _run(name: str, rounds: int | None, seed: int, results: Path, lines: list[Li
 def _print_table(lines: list[Line]) -> int:
     by_name: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
-        by_name[line.scenario].append(line)
-    print("\n| scenario | rounds | failed | lost | most lost in a round | repeated | records |")
-    print("|---|---|---|---|---|---|---|")
+        guarantee = next((f", {each}" for each in GUARANTEES if each in line.figures), "")
+        by_name[line.scenario + guarantee].append(line)
+    print(f"\n| scenario | rounds | failed | most lost in a round | {' | '.join(SUMS)} |")
+    print("|---" * (4 + len(SUMS)) + "|")
     for name, each in by_name.items():
         failed = sum(not line.ok for line in each)
-        lost = [line.figures.get("lost", 0) for line in each]
-        repeated = sum(line.figures.get("repeated", 0) for line in each)
-        records = sum(line.figures.get("records", 0) for line in each)
-        columns = [name, len(each), failed, sum(lost), max(lost), repeated, records]
+        most = max(line.figures.get("lost", 0) for line in each)
+        sums = [sum(line.figures.get(which, 0) for line in each) for which in SUMS]
+        columns = [name, len(each), failed, *(f"{number:.0f}" for number in (most, *sums))]
         print("| " + " | ".join(map(str, columns)) + " |")
     return int(any(not line.ok for line in lines))
 

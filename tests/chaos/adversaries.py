@@ -237,11 +237,15 @@ class DiskFull(Adversary):
 
 
 class ClockJumped(Adversary):
-    """The members' wall clock jumps, forwards and backwards, by seconds and by hours."""
+    """The members' wall clock jumps to and fro: by hours, or as far as retries may wait.
+
+    What is due by a clock that was wrong is late by as much (decision 0012).
+    """
 
     name = "clock-jumped"
     repeats = False
-    JUMPS: Final = (-7200.0, -60, -5, 5, 60, 7200)
+    JUMPS: Final = (-7200.0, -60, 60, 7200)
+    JUMPS_WITH_RETRIES: Final = (-5.0, -2, 2, 5)
 
     def __init__(self) -> None:
         self._clock: WallClock
@@ -251,8 +255,9 @@ class ClockJumped(Adversary):
         self.variables = self._clock.variables
 
     def strike(self, trial: Trial, kafka: KafkaCluster, chance: random.Random) -> None:
+        jumps = self.JUMPS if trial.precise else self.JUMPS_WITH_RETRIES
         for _ in range(3):
-            self._clock.shift(chance.choice(self.JUMPS))
+            self._clock.shift(chance.choice(jumps))
             for_a_while(chance.uniform(0.5, 2))
 
 

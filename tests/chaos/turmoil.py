@@ -7,10 +7,10 @@ records of every partition are delivered again, the load goes on; then all has t
 
 | figure | what must be 0 (but where a claim says otherwise) |
 |---|---|
-| lost | `at_least_once`: neither taken by the application nor parked. `at_most_once`: neither parked nor ever sent |
+| lost | `at_least_once`: neither taken by the application nor parked. `at_most_once`: neither parked nor ever sent, which may be |
 | repeated | taken again. `at_most_once`: sent again |
-| out_of_budget | lost beyond a loss budget for each crash |
-| too_many_attempts | records that were told an attempt beyond those they have |
+| out_of_budget | lost beyond what was told, and a loss budget for each crash |
+| too_many_attempts | records that were told an attempt beyond those they have, and refused as often |
 | parked_wrongly | good ones that were parked, bad ones that were not; `at_most_once`: parked, though taken |
 | strange_keys | records that did not keep one idempotency key of their own |
 | stuck | what the group had not done in a minute |
@@ -19,6 +19,7 @@ records of every partition are delivered again, the load goes on; then all has t
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -37,6 +38,7 @@ BUDGET: Final = 200
 RATE: Final = 300.0
 ATTEMPTS: Final = 2  # and one by the retry topic
 RULES: Final = (Rule(400, every=97), Rule(500, every=41))
+_LOST: Final = re.compile(r"(\d+) records? (?:may be )?lost")
 GUARANTEES: Final = ("at_least_once", "at_most_once")
 
 
@@ -53,6 +55,8 @@ class Trial:
         self.protocol = list(PROTOCOLS)[number // 2 % 3]
         self.members: list[Sidecar] = []
         self.crashes = 0
+        self.codes: list[int] = []  # of those that left in order
+        self._everyone: list[Sidecar] = []
         self._adversary = adversary
 
     @property
@@ -69,9 +73,13 @@ class Trial:
         what["commit_interval_seconds"] = 0.1
         what["kafka"] |= self._adversary.kafka
         member = self.at.scene.sidecar(
-            what, prefix=self._adversary.prefix, variables=self._adversary.variables
+            what,
+            f"{self.at.topic}-{len(self._everyone)}",
+            prefix=self._adversary.prefix,
+            variables=self._adversary.variables,
         )
         self.members.append(member)
+        self._everyone.append(member)
         return member
 
     def kill(self, member: Sidecar) -> None:
@@ -80,7 +88,7 @@ class Trial:
         self.crashes += 1
 
     def leave(self, member: Sidecar) -> None:
-        assert member.stop() == 0
+        self.codes.append(member.stop())
         self.members.remove(member)
 
     def flows(self) -> None:
@@ -109,6 +117,11 @@ class Trial:
         }
         return {**more, "threshold": 1000, "retry": retry}
 
+    def _told_as_lost(self) -> int:
+        """How many records members have said they lost, or may have."""
+        texts = [text for each in self._everyone for text in each.said("lost")]
+        return sum(int(found[1]) for text in texts if (found := _LOST.match(text)))
+
     def figures(self, count: int) -> dict[str, float]:
         """See the module."""
         journal = self.at.journal
@@ -118,14 +131,17 @@ class Trial:
         reached = journal.arrivals if self.precise else journal.answered
         lost = sum(not reached[n] and not parked[n] for n in numbers)
         wrongly = sum(not is_bad(n) and (not self.precise or journal.answered[n]) for n in parked)
-        missed = sum(is_bad(n) and not parked[n] for n in numbers)
+        missed = sum(is_bad(n) and reached[n] > 0 and not parked[n] for n in numbers)
+        told = self._told_as_lost()
         allowed = 1 if self.precise else ATTEMPTS + 1
+        told_more = [n for n, told in journal.attempt.items() if told > allowed]
         keys = [each for n, each in journal.keys.items() if n < count]
         return {
             "lost": lost,
+            "told": told,
             "repeated": sum(reached[n] - 1 for n in numbers if reached[n]),
-            "out_of_budget": max(0, lost - BUDGET * self.crashes) if self.precise else lost,
-            "too_many_attempts": sum(each > allowed for each in journal.attempt.values()),
+            "out_of_budget": max(0, lost - told - BUDGET * self.crashes) if self.precise else lost,
+            "too_many_attempts": sum(journal.refused[n] > allowed for n in told_more),
             "parked_wrongly": wrongly + (0 if self.precise and self.crashes else missed),
             "strange_keys": len(keys) - len(set().union(*keys)) + sum(len(k) != 1 for k in keys),
             "parked_again": parked.total() - len(parked),
@@ -185,11 +201,12 @@ class Adversary:
                 eventually(trial.is_done, "the group is at the end", every=0.2)
             except TimeoutError:
                 stuck = float(sum(kafka.lag(at.topic, at.topic).values())) or 1.0
-            codes = [each.stop() for each in trial.members]
+            for each in list(trial.members):
+                trial.leave(each)
             figures = trial.figures(count) | {"stuck": stuck}
-            silent = ("lost", "repeated", "records", "parked_again")
+            silent = ("lost", "told", "repeated", "records", "parked_again")
             claims = {name: not figure for name, figure in figures.items() if name not in silent}
             claims["once"] = figures["repeated"] == 0 or (self.repeats and not trial.precise)
-            claims["ends in order"] = not any(codes)
-            what = f"{trial.guarantee}, {trial.protocol}"
-            return judged(self.name, number, {**figures, what: 1.0}, claims)
+            claims["ends in order"] = not any(trial.codes)
+            figures |= {trial.guarantee: 1.0, trial.protocol: 1.0}
+            return judged(self.name, number, figures, claims)

@@ -31,6 +31,7 @@ class Journal:
         self.latencies_us: dict[int, int] = {}  # of the first arrival
         self.answered: Counter[int] = Counter()  # 2xx
         self.answered_at: dict[int, float] = {}  # monotonic seconds of the first 2xx
+        self.refused: Counter[int] = Counter()  # any other answer
         self.refused_at: dict[int, float] = {}  # monotonic seconds of the first other answer
 
     def refresh(self) -> None:
@@ -53,6 +54,7 @@ class Journal:
                 self.answered[int(number)] += 1
                 self.answered_at.setdefault(int(number), float(more[1]))
             else:
+                self.refused[int(number)] += 1
                 self.refused_at.setdefault(int(number), float(more[1]))
 
     def judge(self, numbers: range) -> Verdict:

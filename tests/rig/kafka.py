@@ -123,7 +123,8 @@ class KafkaCluster(KafkaOperations):
 
     def _make_nodes(self, distribution: Distribution | None, directory: Path) -> tuple[Node, ...]:
         if distribution is None:
-            assert not (self._data_in or self._entrance), "needs a Java of this machine"
+            assert self._data_in is None, "needs a Java of this machine"
+            assert self._entrance is None, "needs a Java of this machine"
             return docker.make_nodes(self._size, self._config, self._entrust)
         ports = free_ports(2 * self._size)
         more = self._config

@@ -22,6 +22,7 @@ class Relay:
         self._to: Final = to
         self._loop: Final = asyncio.new_event_loop()
         self._thread: Final = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._server: asyncio.Server | None = None
         self._tasks: Final[set[asyncio.Task[None]]] = set()
 
     def __enter__(self) -> Self:
@@ -44,12 +45,15 @@ class Relay:
         asyncio.run_coroutine_threadsafe(what, self._loop).result(30)
 
     async def _listen(self) -> None:
-        await asyncio.start_server(self._connected, "127.0.0.1", self._port)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
 
     async def _end(self) -> None:
+        assert self._server is not None
+        self._server.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # which closes the transports
 
     async def _connected(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
         try:
@@ -77,6 +81,7 @@ class Relay:
             return
         finally:
             reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
             sink.close()
 
     async def _read(
