@@ -251,7 +251,7 @@ class ClockJumped(Adversary):
         self._clock: WallClock
 
     def prepare(self, directory: Path) -> None:
-        self._clock = WallClock(directory / "clock")
+        self._clock = WallClock(directory)
         self.variables = self._clock.variables
 
     def strike(self, trial: Trial, kafka: KafkaCluster, chance: random.Random) -> None:
