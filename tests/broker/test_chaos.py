@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.adversaries import AppKilled, Frozen, Killed, Rolled
+from tests.chaos.adversaries import AppKilled, Frozen, Killed
 from tests.chaos.turmoil import Adversary
 from tests.rig.kafka import KafkaCluster
 
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.kafka
 
 @pytest.mark.parametrize(
     ("adversary", "number"),
-    [(AppKilled, 0), (Frozen, 1), (Rolled, 2), (Killed, 5)],
-    ids=["app-killed", "sidecar-frozen", "sidecars-rolled", "sidecar-killed"],
+    [(AppKilled, 0), (Frozen, 1), (Killed, 5)],
+    ids=["app-killed", "sidecar-frozen", "sidecar-killed"],
 )
 def test_a_group_that_is_harmed_keeps_its_guarantee(
     breakable_kafka: KafkaCluster, tmp_path: Path, adversary: type[Adversary], number: int

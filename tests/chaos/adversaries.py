@@ -259,6 +259,7 @@ class ClockJumped(Adversary):
         for _ in range(3):
             self._clock.shift(chance.choice(jumps))
             for_a_while(chance.uniform(0.5, 2))
+        self._clock.shift(0)
 
 
 ADVERSARIES: Final[tuple[type[Adversary], ...]] = (

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -29,6 +30,7 @@ from confluent_kafka import KafkaException
 
 from tests.chaos.failures import ENDLESS
 from tests.chaos.stage import PROTOCOLS, Line, Stage, cut_short, flows, judged, stage
+from tests.rig.journal import Journal
 from tests.rig.kafka import KafkaCluster
 from tests.rig.processes import Sidecar
 from tests.rig.recorder import Rule
@@ -46,13 +48,45 @@ def is_bad(number: int) -> bool:
     return any(rule.fits(number) for rule in RULES)
 
 
+def verdict(
+    journal: Journal,
+    parked: Counter[int],
+    numbers: range,
+    *,
+    precise: bool,
+    told: int = 0,
+    crashes: int = 0,
+) -> dict[str, float]:
+    """See the module. precise: at_most_once; told: how many records are said to be lost."""
+    reached = journal.arrivals if precise else journal.answered
+    lost = sum(not reached[n] and not parked[n] for n in numbers)
+    wrongly = sum(not is_bad(n) and (not precise or journal.answered[n] > 0) for n in parked)
+    missed = sum(is_bad(n) and reached[n] > 0 and not parked[n] for n in numbers)
+    allowed = 1 if precise else ATTEMPTS + 1
+    keys = [each for n, each in journal.keys.items() if n in numbers]
+    shared = sum(map(len, keys)) - len(set().union(*keys))
+    return {
+        "lost": lost,
+        "told": told,
+        "repeated": sum(reached[n] - 1 for n in numbers if reached[n]),
+        "out_of_budget": max(0, lost - told - BUDGET * crashes) if precise else lost,
+        "too_many_attempts": sum(
+            journal.refused[n] > allowed for n, each in journal.attempt.items() if each > allowed
+        ),
+        "parked_wrongly": wrongly + (0 if precise and crashes else missed),
+        "strange_keys": shared + sum(len(each) != 1 for each in keys),
+        "parked_again": parked.total() - len(parked),
+        "records": len(numbers),
+    }
+
+
 class Trial:
     """One round: topics, the application, the members of the group."""
 
     def __init__(self, at: Stage, adversary: Adversary, number: int) -> None:
         self.at = at
         self.guarantee = GUARANTEES[number % 2]
-        self.protocol = list(PROTOCOLS)[number // 2 % 3]
+        self.protocol = list(PROTOCOLS)[number % 3]
         self.members: list[Sidecar] = []
         self.crashes = 0
         self.codes: list[int] = []  # of those that left in order
@@ -123,30 +157,15 @@ class Trial:
         return sum(int(found[1]) for text in texts if (found := _LOST.match(text)))
 
     def figures(self, count: int) -> dict[str, float]:
-        """See the module."""
-        journal = self.at.journal
-        journal.refresh()
-        parked = self.at.parked()
-        numbers = range(count)
-        reached = journal.arrivals if self.precise else journal.answered
-        lost = sum(not reached[n] and not parked[n] for n in numbers)
-        wrongly = sum(not is_bad(n) and (not self.precise or journal.answered[n]) for n in parked)
-        missed = sum(is_bad(n) and reached[n] > 0 and not parked[n] for n in numbers)
-        told = self._told_as_lost()
-        allowed = 1 if self.precise else ATTEMPTS + 1
-        told_more = [n for n, told in journal.attempt.items() if told > allowed]
-        keys = [each for n, each in journal.keys.items() if n < count]
-        return {
-            "lost": lost,
-            "told": told,
-            "repeated": sum(reached[n] - 1 for n in numbers if reached[n]),
-            "out_of_budget": max(0, lost - told - BUDGET * self.crashes) if self.precise else lost,
-            "too_many_attempts": sum(journal.refused[n] > allowed for n in told_more),
-            "parked_wrongly": wrongly + (0 if self.precise and self.crashes else missed),
-            "strange_keys": len(keys) - len(set().union(*keys)) + sum(len(k) != 1 for k in keys),
-            "parked_again": parked.total() - len(parked),
-            "records": count,
-        }
+        self.at.journal.refresh()
+        return verdict(
+            self.at.journal,
+            self.at.parked(),
+            range(count),
+            precise=self.precise,
+            told=self._told_as_lost(),
+            crashes=self.crashes,
+        )
 
 
 class Adversary:

@@ -1,7 +1,7 @@
 """A wall clock that jumps for one process, by a library that is loaded before everything else.
 
-The monotonic clock goes on, as it does where an operator or NTP sets the time; so do waits that have
-begun. Needs a C compiler.
+The monotonic clock goes on, as it does where an operator or NTP sets the time; so do waits that
+have begun. Needs a C compiler.
 """
 
 from __future__ import annotations
