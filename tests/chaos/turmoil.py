@@ -207,6 +207,8 @@ class Adversary:
             trial = Trial(at, self, number)
             for _ in range(self.members):
                 trial.join()
+            for each in trial.members:  # a rebalance that goes on would be another adversary
+                each.until_said("assigned")
             load = at.load(ENDLESS, RATE, delay_ms=10, slow_every=200, slow_ms=500)
             trial.flows()
             stuck = 0.0
