@@ -31,12 +31,16 @@ _BY_CODE: Final = {
     " its own",
 }
 
+_NO_TLS: Final = (
+    "this port speaks no TLS: set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or use the TLS"
+    " port"
+)
+
 # More than the code tells. The first that is found in the error's text.
 _BY_WORDS: Final = {
     "certificate verify failed": "ssl.ca.location does not hold the CA that signed the broker's"
     " certificate, or the certificate is for another host name than bootstrap.servers has",
-    "PLAINTEXT broker listener": "this port speaks no TLS: set security.protocol to PLAINTEXT or"
-    " SASL_PLAINTEXT, or use the TLS port",
+    "PLAINTEXT broker listener": _NO_TLS,
     "ssl/tls alert": "the broker refuses the client certificate, or misses one: check that"
     " ssl.certificate.location is current and signed by a CA that the broker trusts",
     "Unsupported SASL mechanism": "set sasl.mechanisms to one that the broker supports",
@@ -48,6 +52,7 @@ _BY_WORDS: Final = {
     "OAUTHBEARER": "the broker refuses the token: check its issuer, audience and scope",
     "receive 0 after POLLIN (after": "the port hangs up on what is not encrypted: set"
     " security.protocol to SSL or SASL_SSL",
+    "in state SSL_HANDSHAKE": _NO_TLS,  # it hung up before its answer was read
     "SSL connection closed by peer (after": "the port hangs up on who does not log in: set"
     " security.protocol to SASL_SSL",
     "key values mismatch": "ssl.key.location is not the key of ssl.certificate.location",
