@@ -36,7 +36,7 @@ _NO_TLS: Final = (
     " port"
 )
 
-# More than the code tells. The first that is found in the error's text.
+# More than the code tells. The first that is found in the error's text; "…" is for anything.
 _BY_WORDS: Final = {
     "certificate verify failed": "ssl.ca.location does not hold the CA that signed the broker's"
     " certificate, or the certificate is for another host name than bootstrap.servers has",
@@ -52,7 +52,8 @@ _BY_WORDS: Final = {
     "OAUTHBEARER": "the broker refuses the token: check its issuer, audience and scope",
     "receive 0 after POLLIN (after": "the port hangs up on what is not encrypted: set"
     " security.protocol to SSL or SASL_SSL",
-    "in state SSL_HANDSHAKE": _NO_TLS,  # it hung up before its answer was read
+    # It hung up before its answer was read.
+    "SSL connection closed by peer (after … in state SSL_HANDSHAKE": _NO_TLS,
     "SSL connection closed by peer (after": "the port hangs up on who does not log in: set"
     " security.protocol to SASL_SSL",
     "key values mismatch": "ssl.key.location is not the key of ssl.certificate.location",
@@ -71,4 +72,7 @@ def way_out(error: KafkaError) -> str | None:
 
 def way_out_of(text: str) -> str | None:
     """The same for what the client only says in its log."""
-    return next((hint for words, hint in _BY_WORDS.items() if words in text), None)
+    return next(
+        (hint for words, hint in _BY_WORDS.items() if all(p in text for p in words.split("…"))),
+        None,
+    )
