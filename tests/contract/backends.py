@@ -29,6 +29,9 @@ UNABLE: Final[Mapping[tuple[str, str, str], str]] = {
     ("embedded", "eager", "test_commit_in_revoke_reaches_the_next_owner"): (
         "the mock refuses a commit during an eager rebalance, brokers accept it"
     ),
+    ("embedded", "cooperative", "test_commit_in_revoke_reaches_the_next_owner"): (
+        "the mock refuses a commit in a rebalance if it comes late, brokers accept it"
+    ),
     ("embedded", "consumer", "test_a_static_member_really_leaves"): (
         "the mock waits for the session to end, 45 s"
     ),
