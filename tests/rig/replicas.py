@@ -90,4 +90,5 @@ def _judge(everyone: list[Replica], confirmed: int) -> None:
         assert "held" not in each.pod.said("sidecar")
     lost = [number for number in range(confirmed) if not arrivals[number]]
     repeated = {number: count for number, count in arrivals.items() if count > 1}
-    assert (lost, repeated) == ([], {})
+    assert not lost, f"lost: {lost}"
+    assert not repeated, f"repeated: {repeated}"
