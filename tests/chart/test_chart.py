@@ -306,6 +306,11 @@ def test_spans_are_switched_on_and_sent_where_the_variables_say(tmp_path: Path) 
         ({"app/stopSeconds": 0}, "stopSeconds"),
         ({"sidecar/config/grace_seconds": 60}, "grace_seconds is set by the chart"),
         ({"sidecar/config/admin/token": "hush"}, "admin.token would show in a ConfigMap"),
+        ({f"{ROUTE}/auth": {"bearer": "hush"}}, "routes[0].auth.bearer is a secret and would show"),
+        (
+            {f"{ROUTE}/auth": {"signature": "hush"}},
+            "routes[0].auth.signature is a secret and would show",
+        ),
         ({"sidecar/config/admin/host": "127.0.0.1"}, "admin.host (127.0.0.1) is loopback"),
         ({"sidecar/config/admin/port": 0}, "admin.port is 0"),
         ({"sidecar/config/admin/port": 8080}, "8080 is also sidecar.config.admin.port"),

@@ -54,6 +54,11 @@ failure is one sentence that begins with the value. Everything that is rendered 
 {{- if and (eq (default "at_least_once" $route.guarantee) "at_least_once") (not (kindIs "invalid" $route.loss_budget)) -}}
 {{- fail (printf "%s.loss_budget belongs to guarantee: at_most_once; at_least_once loses nothing." $at) -}}
 {{- end -}}
+{{- range $name, $value := $route.auth -}}
+{{- if not (kindIs "map" $value) -}}
+{{- fail (printf "%s.auth.%s is a secret and would show in a ConfigMap: give {file: …} from sidecar.secretMounts, or {env: …}." $at $name) -}}
+{{- end -}}
+{{- end -}}
 {{- $timeout := dig "timeout_seconds" 20 $route | float64 -}}
 {{- $drain := dig "drain_seconds" 25 $config | float64 -}}
 {{- if ge $timeout $drain -}}
