@@ -102,6 +102,15 @@ def test_the_app_stays_until_the_sidecar_has_drained(native: bool) -> None:
     assert pod["terminationGracePeriodSeconds"] == 41
 
 
+def test_another_hook_of_the_app_leaves_the_wait_for_the_drain() -> None:
+    """K8S-3."""
+    started = {"exec": {"command": ["warm-up"]}}
+    pod = pod_of(render(changed({"app/lifecycle": {"postStart": started}})))
+    hooks = container(pod, "app")["lifecycle"]
+    assert hooks["postStart"] == started
+    assert hooks["preStop"]["httpGet"]["path"].startswith("/v1/drained?")
+
+
 def test_an_ordinary_container_where_clusters_are_old() -> None:
     pod = pod_of(render(changed({"sidecar/native": False}), kubernetes="1.28.0"))
     assert "initContainers" not in pod
