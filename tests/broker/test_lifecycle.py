@@ -254,8 +254,8 @@ def test_a_second_signal_names_what_at_most_once_has_lost(
 def test_any_moment_is_fit_for_a_stop(
     kafka: KafkaOperations, topic: TopicFactory, group: str, scene: Scene
 ) -> None:
-    """LIFE-5: two members start and stop again and again; SIDECAR_TEST_CYCLES for a longer run."""
-    cycles = int(os.environ.get("SIDECAR_TEST_CYCLES", "20"))
+    """LIFE-5: two members start and stop again and again; LIFECYCLE_CYCLES for a longer run."""
+    cycles = int(os.environ.get("LIFECYCLE_CYCLES", "20"))
     moments = random.Random(7)
     name = topic(4)
     kafka.produce(name, [b"x"] * 4000)

@@ -84,11 +84,16 @@ class Sidecar:
     def stop(self, within: float = PATIENCE_SECONDS) -> int:
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(within)
+        return self.ended(within)
 
     def ended(self, within: float = PATIENCE_SECONDS) -> int:
-        """Wait until it ends by itself; the exit code."""
-        return self.process.wait(within)
+        """Wait until it ends; the exit code. One that does not end says what it logged last."""
+        try:
+            return self.process.wait(within)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"{self.name} still runs after {within} s:\n{self.log.read_text()[-3000:]}"
+            ) from None
 
     def entries(self) -> list[dict[str, Any]]:
         """What it logged so far; a line that is not JSON fails."""
