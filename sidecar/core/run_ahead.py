@@ -40,7 +40,7 @@ class RunAhead:
             return 0
         most = max(1, threshold // 2)  # the other half is for what waits to be committed
         self.ahead = min(max(self.ahead, slots), most)
-        self.low = self.ahead // 2
+        self.low = self.ahead // 4
         return self.ahead - ready if ready <= self.low else 0
 
     def committed(self, left: int, waiting: int, now: float) -> None:
@@ -52,5 +52,5 @@ class RunAhead:
         self._commits += 1
         if waiting > 0 and (left == 0 or self._commits == _MOST + 1):
             self.ahead *= 2
-        elif left > self.ahead // 4 and self._before <= _MOST // 2:
+        elif left > self.ahead // 8 and self._before <= _MOST // 2:
             self.ahead -= self.ahead // 8

@@ -9,10 +9,10 @@ def test_it_begins_with_what_the_executors_hold() -> None:
     assert RunAhead().allowance(ready=0, slots=32, threshold=1000) == 32
 
 
-def test_nothing_is_committed_while_half_of_it_is_left() -> None:
+def test_nothing_is_committed_while_a_quarter_of_it_is_left() -> None:
     ahead = RunAhead()
-    assert ahead.allowance(ready=17, slots=32, threshold=1000) == 0
-    assert ahead.allowance(ready=16, slots=32, threshold=1000) == 16
+    assert ahead.allowance(ready=9, slots=32, threshold=1000) == 0
+    assert ahead.allowance(ready=8, slots=32, threshold=1000) == 24
 
 
 def test_it_grows_while_the_executors_run_dry_up_to_half_of_the_budget() -> None:
@@ -37,7 +37,7 @@ def test_it_grows_until_commits_no_longer_follow_each_other_at_once() -> None:
     ahead, now, sizes = RunAhead(), 0.0, []
     while now < 10:
         ahead.allowance(0, 8, 1000)
-        left = ahead.ahead // 2
+        left = ahead.ahead // 4
         sizes.append(ahead.allowance(left, 8, 1000))
         ahead.committed(left, waiting=100, now=now)
         now += sizes[-1] / 10_000
@@ -49,7 +49,7 @@ def test_it_shrinks_when_plenty_is_left() -> None:
     ahead = RunAhead()
     ahead.ahead = 500
     for now in range(40):
-        left = ahead.ahead // 2
+        left = ahead.ahead // 4
         ahead.allowance(left, 8, 1000)
         ahead.committed(left, waiting=100, now=now)
     assert ahead.allowance(0, 8, 1000) <= 8
