@@ -80,7 +80,7 @@ class Stage:
                 lambda: d if (d := delivered()) >= count * 9 // 10 else 0,
                 "most are done",
                 within=120,
-                every=0.2,
+                every=0.5,
             )
             wall, cpu = time.monotonic() - begin, sidecar.cpu_seconds() - cpu
             return {

@@ -38,7 +38,7 @@ class RunAhead:
         """
         if not slots:
             return 0
-        most = max(1, threshold // 2)  # the other half is for what waits to be committed
+        most = max(1, threshold * 3 // 4)  # the rest is for what waits to be committed
         self.ahead = min(max(self.ahead, slots), most)
         self.low = self.ahead // 4
         return self.ahead - ready if ready <= self.low else 0

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sidecar.runtime import WATCHDOG_SECONDS
 from tests.conftest import TopicFactory
 from tests.rig.kafka import KafkaCluster
 from tests.rig.operations import KafkaOperations
@@ -266,6 +267,8 @@ def test_any_moment_is_fit_for_a_stop(
 
     with ScriptedApp(slowly) as app:
         what = config(kafka.bootstrap_servers, group, [route(name, app.port)], **QUICK)
+        what["drain_seconds"] = 10
+        within = 10 + WATCHDOG_SECONDS + 2  # what is promised; one that is still importing is slow
         running: list[Sidecar] = []
         for number in range(cycles):
             running.append(scene.sidecar(what))
@@ -278,11 +281,11 @@ def test_any_moment_is_fit_for_a_stop(
             if number % 3 == 0:
                 for_a_while(moments.uniform(0, 0.2))
                 terminate(oldest)
-            clean(oldest, 5)
+            clean(oldest, within)
         for each in running:
             until_it_listens(each)
             terminate(each)
-            clean(each, 5)
+            clean(each, within)
 
 
 def clean(sidecar: Sidecar, within: float) -> None:

@@ -15,12 +15,12 @@ def test_nothing_is_committed_while_a_quarter_of_it_is_left() -> None:
     assert ahead.allowance(ready=8, slots=32, threshold=1000) == 24
 
 
-def test_it_grows_while_the_executors_run_dry_up_to_half_of_the_budget() -> None:
+def test_it_grows_while_the_executors_run_dry_up_to_three_quarters_of_the_budget() -> None:
     ahead = RunAhead()
     for now in range(10):
         ahead.allowance(0, 32, 1000)
         ahead.committed(left=0, waiting=100, now=now)
-    assert ahead.allowance(0, 32, 1000) == 500
+    assert ahead.allowance(0, 32, 1000) == 750
 
 
 def test_a_quiet_topic_does_not_make_it_grow() -> None:
