@@ -19,7 +19,7 @@ from tests.chaos.turmoil import GUARANTEES
 from tests.rig.kafka import KafkaCluster
 from tests.rig.properties import GUARDED
 
-SUMS = ("lost", "out_of_budget", "repeated", "parked_wrongly", "stuck", "records")
+SUMS = ("kills", "lost", "out_of_budget", "repeated", "parked_wrongly", "stuck", "records")
 
 
 def main() -> int:
