@@ -144,14 +144,9 @@ class Committer:
             self._log.warning("the commit on revocation failed, records will repeat: %s", problem)
 
     def at_end(self, positions: Iterable[Position]) -> None:
-        """The last of all: what fails of it is nobody's decision any more."""
-        current = self._current(positions)
-        if not current:
-            return
-        try:
+        """The last of all. Raises SourceError."""
+        if current := self._current(positions):
             self._source.commit(_by_partition(current), REQUEST_SECONDS)
-        except SourceError as problem:
-            self._log.error("the last commit failed: %s", problem)
 
     def _current(self, positions: Iterable[Position]) -> list[Position]:
         return [p for p in positions if self._owned.get(p.assignment.partition) is p.assignment]

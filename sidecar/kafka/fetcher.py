@@ -53,6 +53,7 @@ ROOM_WAIT_SECONDS: Final = 0.01
 REPORT_SECONDS: Final = 1.0
 RESOLVE_SECONDS: Final = 15.0
 REVOKE_GRACE_SECONDS: Final = 1.0
+LAST_COMMIT_SECONDS: Final = 5.0  # for tries to commit at the end
 _PARTITION_OF: Final[Callable[[Message], Partition]] = itemgetter(0)
 
 
@@ -127,6 +128,7 @@ class Fetcher:
         self._to_be_away = False
         self._to_be_renewed = False
         self._finish: Finish | None = None
+        self._last_commit_by = 0.0
         self.last_step_at = clock()
         # For whoever shows them; replaced once a second, never changed.
         self.ends: Mapping[Partition, int] = {}
@@ -146,7 +148,8 @@ class Fetcher:
             self.start()
             while self._finish is None:
                 self.step()
-            self.finish()
+            while not self.finish():
+                pass
         except BaseException as problem:  # noqa: BLE001
             error = problem
             self.leave_after(problem)
@@ -185,11 +188,19 @@ class Fetcher:
         else:
             self._fetch(now)
 
-    def finish(self) -> None:
-        """Commit what was settled, leave the group, close."""
+    def finish(self) -> bool:
+        """Commit what was settled, leave the group, close. False: it has to be called again."""
         assert self._finish is not None
-        self._committer.at_end(self._finish.positions)
+        try:
+            self._committer.at_end(self._finish.positions)
+        except SourceError as problem:
+            if not isinstance(problem, FatalSource) and self._clock() < self._last_commit_by:
+                self._idle_poll()  # a group in a rebalance refuses commits until that is over
+                return False
+            self._log.error("the last commit failed, records will repeat: %s", problem)
+        self._finish = Finish(())
         self._source.close()
+        return True
 
     def leave_after(self, problem: BaseException) -> None:
         """Leave the group without a commit, so that others need not wait for the session's end."""
@@ -354,6 +365,7 @@ class Fetcher:
                 self._to_be_renewed = not self._draining
             case Finish():
                 self._finish = command
+                self._last_commit_by = self._clock() + LAST_COMMIT_SECONDS
             case Revoked(request, _):
                 self._log.info("answer to revocation %d came late; it was not waited for", request)
 
@@ -393,7 +405,11 @@ class Fetcher:
 
     def on_revoke(self, partitions: Sequence[Partition]) -> None:
         leaving = self._disown(partitions)
-        if not leaving or self._finish is not None:
+        if not leaving:
+            return
+        if self._finish is not None:
+            last = self._finish.positions
+            self._committer.at_revocation(each for each in last if each.assignment in leaving)
             return
         self._revoke_requests += 1
         request = self._revoke_requests

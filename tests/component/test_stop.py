@@ -8,9 +8,11 @@ import pytest
 
 from sidecar.dispatch.route import Phase
 from sidecar.errors import FatalSource
+from sidecar.kafka.fetcher import LAST_COMMIT_SECONDS
 from sidecar.model import Guarantee, OnExhausted
 from sidecar.settings import BatchSettings
 from tests.fakes.application import HANG, answer
+from tests.fakes.broker import CommitFate
 from tests.fakes.engine import GROUP, World
 
 PATIENT: Final = 1000.0
@@ -210,6 +212,28 @@ def test_a_drain_answers_a_rebalance_meanwhile(guarantee: Guarantee) -> None:
     world.run_until(lambda: len(second.owned) == 2)
     world.run_until(lambda: world.lag() == 0 and not first.running)
     assert len(world.requests) == 2
+
+
+def test_a_last_commit_that_a_rebalance_refuses_is_made_when_that_is_over() -> None:
+    """A rolling replacement: the next member is still joining, and nothing is to be repeated."""
+    world = slow_world()
+    member = world.members[0]
+    world.broker.scripted_fates.extend([CommitFate.REFUSED] * 3)
+    member.drain(cut_after=20.0)
+    world.run_until(lambda: not world.running)
+    assert not world.broker.scripted_fates
+    assert world.committed().offset == 1
+
+
+def test_a_last_commit_that_is_always_refused_does_not_hold_the_end() -> None:
+    world = slow_world()
+    member = world.members[0]
+    world.broker.fate = lambda: CommitFate.REFUSED
+    member.drain(cut_after=20.0)
+    began = world.now
+    world.run_until(lambda: not world.running)
+    assert member.ended_at - began < 8.0 + LAST_COMMIT_SECONDS + 0.5
+    assert member.failure is None
 
 
 def test_a_drain_in_at_most_once_waits_for_a_committed_record_that_waits_for_its_retry() -> None:

@@ -117,7 +117,8 @@ class Member:
                 fetcher.step()
                 self._check_membership()
                 return
-            fetcher.finish()
+            if not fetcher.finish():
+                return
         except SourceError as problem:
             fetcher.leave_after(problem)
             self._fetching_ended(problem)
