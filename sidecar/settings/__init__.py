@@ -1,7 +1,8 @@
 """The configuration: one frozen tree, and the way to it.
 
-tree: what can be set; fields: the kinds of values; checks: what must agree; sources: flags,
-environment, file; problems: errors in the operator's words; loading: all of it together.
+tree: what can be set; route: of it, what one route is told; fields: the kinds of values; checks:
+what must agree; sources: flags, environment, file; problems: errors in the operator's words;
+loading: all of it together.
 """
 
 from __future__ import annotations
@@ -16,14 +17,9 @@ from sidecar.settings.contract import (
 )
 from sidecar.settings.failures import DeadLetterSettings, RetrySettings, RetryTopicSettings
 from sidecar.settings.loading import json_schema, load_settings
+from sidecar.settings.route import RouteSettings
 from sidecar.settings.secrets import Secret
-from sidecar.settings.tree import (
-    AdminSettings,
-    AppSettings,
-    LogSettings,
-    RouteSettings,
-    Settings,
-)
+from sidecar.settings.tree import AdminSettings, AppSettings, LogSettings, Settings
 
 __all__ = [
     "CLOSE_SECONDS",

@@ -24,7 +24,8 @@ from sidecar.settings.topics import loop_problems
 
 if TYPE_CHECKING:
     from sidecar.settings.contract import TlsSettings
-    from sidecar.settings.tree import RouteSettings, Settings
+    from sidecar.settings.route import RouteSettings
+    from sidecar.settings.tree import Settings
 
 # What the process may take, after drain_seconds, to close its connections.
 CLOSE_SECONDS: Final = 1.0

@@ -13,7 +13,8 @@ from sidecar.errors import Problem
 from sidecar.model import Guarantee, RelieveBy
 
 if TYPE_CHECKING:
-    from sidecar.settings.tree import RouteSettings, Settings
+    from sidecar.settings.route import RouteSettings
+    from sidecar.settings.tree import Settings
 
 
 def retry_problems(route: RouteSettings) -> Iterator[Problem]:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from sidecar.errors import Problem
 
 if TYPE_CHECKING:
-    from sidecar.settings.tree import RouteSettings, Settings
+    from sidecar.settings.route import RouteSettings
+    from sidecar.settings.tree import Settings
 
 
 def excluded(settings: Settings, route: RouteSettings) -> list[str]:
