@@ -10,7 +10,7 @@ reached through the sink, whose methods run on the loop in the order in which th
 
 Invariants:
 * A batch is never larger than the free places at the time of asking.
-* Every message is handed over under the assignment it was fetched under, or dropped unread.
+* A partition has one assignment at most; one that returns gets a new one, with a higher epoch.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, groupby
-from operator import itemgetter
+from itertools import chain
 from threading import Thread
 from typing import Final
 
@@ -40,11 +39,12 @@ from sidecar.core.places import Places
 from sidecar.errors import FatalSource, SourceError
 from sidecar.kafka.committer import Committer
 from sidecar.kafka.ends import Ends
-from sidecar.kafka.retry_reader import Due, RetryReader
+from sidecar.kafka.hand_over import HandOver
+from sidecar.kafka.retry_reader import RetryReader
 from sidecar.kafka.starting_positions import NOT_FOUND, Found, StartingPositions
 from sidecar.logs import RateLimited, WithFields, gist
-from sidecar.model import Assignment, Partition, Record, RetryTopic, Start
-from sidecar.ports import FetchSink, Mailbox, Message, RecordSource
+from sidecar.model import Assignment, Partition, RetryTopic, Start
+from sidecar.ports import FetchSink, Mailbox, RecordSource
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,6 @@ REPORT_SECONDS: Final = 1.0
 RESOLVE_SECONDS: Final = 15.0
 REVOKE_GRACE_SECONDS: Final = 1.0
 LAST_COMMIT_SECONDS: Final = 5.0  # for tries to commit at the end
-_PARTITION_OF: Final[Callable[[Message], Partition]] = itemgetter(0)
 
 
 class Fetcher:
@@ -93,7 +92,6 @@ class Fetcher:
         self._clock = clock
         self._repeating = RateLimited(self._log, clock=clock)
         self._revoke_seconds = revoke_seconds
-        self._clears = clears_before_dispatch
         self._intake = Intake(places)
         self._ends = Ends(source, clock)
         self._owned: dict[Partition, Assignment] = {}
@@ -105,6 +103,15 @@ class Fetcher:
             from_end=from_end,
             with_topic_ids=not clears_before_dispatch,
             own_topics=self._retries.topics,
+        )
+        self._hand_over = HandOver(
+            self._owned,
+            retries=self._retries,
+            intake=self._intake,
+            places=places,
+            sink=sink,
+            tell=tell,
+            clears=clears_before_dispatch,
         )
         self._committer = Committer(
             source,
@@ -121,8 +128,6 @@ class Fetcher:
         self._reported: dict[Assignment, int] = {}
         self._reported_at = 0.0
         self._out_of_range: dict[Partition, str] = {}  # reset them as soon as the broker answers
-        self._batches = 0  # handed over
-        self._unanswered = False  # a batch was handed over and the loop has not cleared it yet
         self._draining = False
         self._away = False  # out of the group, or on the way
         self._to_be_away = False
@@ -224,46 +229,11 @@ class Fetcher:
         if self._intake.should_pause_all(room, now):
             self._source.pause(list(self._owned))
         elif (room := self._await_room(room)) > 0:
-            messages = self._source.poll(room, 0.0 if self._unanswered else POLL_SECONDS)
+            messages = self._source.poll(room, 0.0 if self._hand_over.unanswered else POLL_SECONDS)
             if messages:
-                self._hand_over(*self._retries.sort_out(messages))
-            elif self._unanswered:
+                self._hand_over.give(*self._retries.sort_out(messages))
+            elif self._hand_over.unanswered:
                 self._serve_for(ROOM_WAIT_SECONDS)
-
-    def _hand_over(self, messages: Sequence[Message], returned: Sequence[Due] = ()) -> None:
-        records: list[Record] = []
-        size_of_all = largest = 0
-        owned = self._owned
-        for partition, run in groupby(messages, _PARTITION_OF):
-            assignment = owned.get(partition)
-            if assignment is None:
-                continue  # revoked inside this poll
-            before = len(records)
-            for _, offset, timestamp_ms, key, value, headers in run:
-                size = (len(key) if key else 0) + (len(value) if value else 0)
-                if headers:
-                    for name, content in headers:
-                        size += len(name) + (len(content) if content else 0)
-                size_of_all += size
-                if size > largest:  # noqa: PLR1730 - runs for every record
-                    largest = size
-                records.append(Record(assignment, offset, timestamp_ms, key, value, headers, size))
-            assignment.fetched += len(records) - before
-            assignment.next_offset = offset + 1
-        for due in returned:
-            record = self._retries.record(owned[due.message.partition], due)
-            record.assignment.fetched += 1
-            record.assignment.next_offset = record.offset + 1
-            size_of_all += record.size
-            largest = max(largest, record.size)
-            records.append(record)
-        self._intake.note_size(largest)
-        self._places.taken_bytes += size_of_all
-        self._places.taken += len(records)
-        if records:
-            self._batches += 1
-            self._unanswered = self._clears
-            self._tell(self._sink.received, records)
 
     def _await_room(self, room: int) -> int:
         """Wait a moment for a worthwhile number of free places; the room there is then."""
@@ -351,7 +321,7 @@ class Fetcher:
             case Commit(positions):
                 self._committer.later(positions)
             case Clear(positions):
-                self._unanswered = command.more or command.batches < self._batches
+                self._hand_over.answered(command)
                 self._committer.now(positions)
             case StopFetching():
                 self._draining = True
@@ -483,7 +453,7 @@ class Fetcher:
             self._reported.pop(assignment, None)
             self._retries.forget(assignment.partition)
         if not self._owned:
-            self._unanswered = False  # what was handed over is given back
+            self._hand_over.given_back()
         return leaving
 
     def _await_revoked(self, request: int) -> Revoked | None:

@@ -31,6 +31,7 @@ from sidecar.dispatch.parker import Parker
 from sidecar.dispatch.route import Route
 from sidecar.dispatch.suspects import Suspects
 from sidecar.kafka.fetcher import Fetcher
+from sidecar.kafka.hand_over import HandOver
 from sidecar.kafka.retry_reader import RetryReader
 from sidecar.kafka.starting_positions import StartingPositions
 from sidecar.model import (
@@ -185,10 +186,10 @@ def _none_named(right: Callable[..., Any], *args: Any, **named: Any) -> Any:
 
 
 def _first_is_lost(
-    right: Callable[..., None], fetcher: Fetcher, messages: Sequence[Any], due: Sequence[Any]
+    right: Callable[..., None], hand_over: HandOver, messages: Sequence[Any], due: Sequence[Any]
 ) -> None:
     """The first record of a batch is lost on the way."""
-    right(fetcher, messages[1:] if len(messages) > 5 else messages, due)
+    right(hand_over, messages[1:] if len(messages) > 5 else messages, due)
 
 
 def _passed_over(right: Callable[..., None], reader: RetryReader, message: Any, due: int) -> None:
@@ -340,7 +341,7 @@ FAULTS: Final = [
     Fault("passes over what is not due", ALO, RetryReader, "_sleep", _passed_over),
     Fault("asks for one record too many", ALO, Intake, "room", _one_more),
     Fault("frees a place twice", ALO, Route, "leave", _left_twice),
-    Fault("loses a record after the fetch", ALO, Fetcher, "_hand_over", _first_is_lost),
+    Fault("loses a record after the fetch", ALO, HandOver, "give", _first_is_lost),
     Fault("takes what a batch's answer names for done", ALO, batching, "failures_of", _none_named),
     Fault("charges an outage to the records", ALO, route, "classify", _charged),
     Fault("suspects nobody", ALO, Suspects, "app_is_gone", _nobody_is_suspected),
