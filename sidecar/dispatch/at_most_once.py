@@ -13,14 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, groupby
+from typing import Final
 
 from sidecar.core.buffer import Buffer
 from sidecar.core.commands import Clear
 from sidecar.core.ledger import InFlight
 from sidecar.core.run_ahead import RunAhead
+from sidecar.dispatch.context import Context
 from sidecar.dispatch.offsets import ASSIGNMENT_OF, Exposure, PartitionState
 from sidecar.model import Assignment, Position, Record, Start
-from sidecar.ports import CommitResult, Mailbox
+from sidecar.ports import CommitResult
+
+CLEAR_AGAIN_SECONDS: Final = 0.2  # after a commit that failed
 
 
 class _Lane:
@@ -69,23 +73,21 @@ class _Run:
 class AtMostOnce:
     """See offsets.Offsets. ready is the route's buffer of records that may start.
 
-    allowance says how many more records the executors could use now. later runs a function after a
-    while: a commit that failed is not tried again at once. mark gives a text that nobody else has.
-    refill has nothing to do while more than `low` records are ready.
+    allowance says how many more records the executors could use now. refill has nothing to do while
+    more than `low` records are ready.
     """
 
     __slots__ = (
         "_allowance",
         "_batches",
         "_lanes",
-        "_later",
         "_mailbox",
-        "_mark",
+        "_random",
         "_ready",
         "_resting",
         "_run",
         "_run_ahead",
-        "_time",
+        "_scheduler",
         "_uncommitted",
         "low",
         "maybe_lost",
@@ -93,21 +95,16 @@ class AtMostOnce:
 
     def __init__(
         self,
+        context: Context,
         ready: Buffer,
-        mailbox: Mailbox,
-        run_ahead: RunAhead,
-        time: Callable[[], float],
-        allowance: Callable[[], int],
-        later: Callable[[Callable[[], None]], None],
-        mark: Callable[[], str],
+        allowance: Callable[[RunAhead], int],
     ) -> None:
+        self._mailbox = context.mailbox
+        self._scheduler = context.scheduler
+        self._random = context.random
         self._ready = ready
-        self._mailbox = mailbox
         self._allowance = allowance
-        self._run_ahead = run_ahead
-        self._time = time
-        self._later = later
-        self._mark = mark
+        self._run_ahead = RunAhead()
         self._resting = False  # after a commit that failed
         self._uncommitted = Buffer()
         self._lanes: dict[Assignment, _Lane] = {}
@@ -118,7 +115,8 @@ class AtMostOnce:
 
     def assigned(self, starts: Sequence[Start]) -> None:
         for start in starts:
-            self._lanes[start.assignment] = _Lane(start, self._mark())
+            mark = f"{self._random.getrandbits(64):016x}"  # that nobody else has
+            self._lanes[start.assignment] = _Lane(start, mark)
 
     def received(self, records: Iterable[Record], now: float) -> list[Record]:
         self._batches += 1
@@ -145,7 +143,7 @@ class AtMostOnce:
         self.low = -1
         if self._run is not None or self._resting or not self._uncommitted.count:
             return
-        allowance = self._allowance()
+        allowance = self._allowance(self._run_ahead)
         if allowance <= 0:
             self.low = self._run_ahead.low
             return
@@ -180,7 +178,8 @@ class AtMostOnce:
             if lane is not None:
                 lane.cleared = position.offset
         if run.shares and applied:
-            self._run_ahead.committed(self._ready.count, self._uncommitted.count, self._time())
+            now = self._scheduler.time()
+            self._run_ahead.committed(self._ready.count, self._uncommitted.count, now)
         given_up: list[InFlight] = []
         back: list[InFlight] = []
         for assignment, share in run.shares.items():
@@ -194,7 +193,7 @@ class AtMostOnce:
         self.maybe_lost += sum(entry.record.assignment in unknown for entry in given_up)
         if back or result.error is not None:
             self._resting = True
-            self._later(self._try_again)
+            self._scheduler.call_later(CLEAR_AGAIN_SECONDS, self._try_again)
         else:
             self.refill()
         return given_up

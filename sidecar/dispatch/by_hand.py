@@ -59,17 +59,17 @@ class ByHand:
                 self._route.parker.park_by_hand(entry, REASON, "an operator parked it")
             case RecordAction.DROP:
                 self._route.counters.dropped += 1
-                self._route.settle(entry)
+                self._route.exits.settle(entry)
             case RecordAction.RETRY:
                 self._route.ready.put_back([entry])
         self._route.go_on()  # an executor may be free, and a record may start
         return place
 
     def _find(self, where: Coordinates) -> tuple[InFlight, RecordPlace]:
-        route = self._route
+        route, held_back = self._route, self._route.failures.in_a_row
         places = {
             RecordPlace.EXECUTING: route.executors.entries(),
-            RecordPlace.DELAYED: chain(route.delays.entries(), route.failures.held_back),
+            RecordPlace.DELAYED: chain(route.delays.entries(), held_back.entries()),
             RecordPlace.PARKING: route.parker.entries(),
             RecordPlace.BUFFERED: chain(route.ready.entries(), route.suspects.entries()),
         }
@@ -85,7 +85,7 @@ class ByHand:
         route, record = self._route, entry.record
         if route.phase is not Phase.RUNNING:
             raise Conflict(f"the route is {route.phase.value}; {record} is left to the next start")
-        if route.is_leaving(record.assignment):
+        if route.revocations.covers(record.assignment):
             raise Conflict(f"the partition of {record} is leaving; ask its next owner")
         if action is RecordAction.PARK and route.settings.dead_letter is None:
             raise Conflict(
@@ -101,7 +101,7 @@ class ByHand:
                 raise Conflict(f"{record} is being written to its topic at this moment")
             if action is RecordAction.RETRY and not self._keeps:
                 raise Conflict(f"{record} may have been processed; at_most_once sends it no more")
-        if action is RecordAction.RETRY and entry in route.failures.held_back:
+        if action is RecordAction.RETRY and entry in route.failures.in_a_row.entries():
             raise Conflict(f"{record} may have been processed; at_most_once sends it no more")
         if place is RecordPlace.EXECUTING and not self._keeps:
             if action is RecordAction.RETRY:
@@ -115,10 +115,10 @@ class ByHand:
     def _take(self, entry: InFlight, place: RecordPlace) -> None:
         match place:
             case RecordPlace.EXECUTING:
-                self._route.cancel(entry)
+                self._route.feed.cancel(entry)
             case RecordPlace.DELAYED:
                 if not self._route.delays.remove(entry):
-                    self._route.failures.release(entry)
+                    self._route.failures.in_a_row.release(entry)
             case RecordPlace.PARKING:
                 self._route.parker.remove(entry)
             case RecordPlace.BUFFERED if entry in self._route.suspects.entries():

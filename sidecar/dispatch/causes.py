@@ -109,7 +109,7 @@ def _held(route: Route, now: Now) -> Cause:
         return Cause(
             CauseName.PARKED_IN_A_ROW,
             now.date(breaker.told_since),
-            f"{failures.parked_in_a_row} records were parked or moved to a retry topic since"
+            f"{failures.in_a_row.count} records were parked or moved to a retry topic since"
             f" the last delivery{waiting};"
             f" the last failure: {failures.last}",
             "see why the app takes no record; delivery goes on once it takes one. If they are"
@@ -142,11 +142,11 @@ def _membership(route: Route, now: Now) -> Iterator[Cause]:
     """Of the group: what is given up, or that there is nothing to fetch from."""
     if route.phase is not Phase.RUNNING or route.membership.left_at is not None:
         return
-    if route.revoking:
+    if revoking := route.revocations.waited_for:
         yield Cause(
             CauseName.REBALANCING,
             None,
-            f"{route.revoking} records of partitions that are being given up are finished first",
+            f"{revoking} records of partitions that are being given up are finished first",
             "wait; see why members come and go if it happens again and again",
         )
     elif route.offsets.partitions():

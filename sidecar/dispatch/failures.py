@@ -5,9 +5,8 @@ the application, waits out a backoff, goes back to Kafka, or is disposed of as o
 
 Invariants:
 * An outage counts no attempt. One record that fails while others are delivered is no outage.
-* Since the last delivery at most max_parked_in_a_row records were given to be parked, or to be
-  moved to a retry topic. Further ones wait, uncharged, to be tried again; in at_most_once, which
-  may not send them again, to be parked.
+* No more is given to be parked, or moved to a retry topic, than in_a_row lets. What is too much
+  waits, uncharged, to be tried again; in at_most_once, which may not send it again, to be parked.
 * at_most_once sends again only what certainly was not processed.
 * A connection that broke is judged a second later: see suspects.
 * What a batch failed at is no record's own fault: nobody is charged, and nobody is disposed of;
@@ -17,29 +16,31 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from random import Random
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from sidecar.core.answers import APP_DROP, Verdict
 from sidecar.core.breaker import Breaker, State
 from sidecar.core.classify import describe, retry_after_seconds
 from sidecar.core.concurrency import Concurrency
 from sidecar.core.ledger import InFlight
-from sidecar.core.retry import RetrySchedule
-from sidecar.dispatch.counters import Counters
+from sidecar.dispatch.context import Context
 from sidecar.dispatch.delays import Delays
+from sidecar.dispatch.exits import Exits
+from sidecar.dispatch.in_a_row import InARow
 from sidecar.dispatch.outages import Outages
+from sidecar.dispatch.parker import Parker
 from sidecar.dispatch.suspects import SUSPECT_SECONDS, Suspects
-from sidecar.logs import RateLimited, WithFields, gist
-from sidecar.model import Answer, Failed, FailureKind, Guarantee, OnExhausted, Outcome, Result
-from sidecar.ports import Scheduler, Timer
-from sidecar.settings import RouteSettings
-
-# at_most_once: how often one record of those that wait to be parked is parked all the same, while
-# no other is in flight that could be tried.
-LET_THROUGH_SECONDS: Final = 60.0
+from sidecar.logs import gist
+from sidecar.model import (
+    Answer,
+    Failed,
+    FailureKind,
+    OnExhausted,
+    Outcome,
+    Result,
+    RetryTopic,
+)
 
 
 class Owner(Protocol):
@@ -48,46 +49,14 @@ class Owner(Protocol):
     @property
     def executors_wanted(self) -> int: ...
 
-    @property
-    def nothing_to_try(self) -> bool:
-        """All that is in flight is being parked, or waits to be."""
-
-    def fetch_one_to_try(self, wanted: bool) -> None:
-        """However little room there is."""
-
-    def goes_back(self, entry: InFlight) -> bool:
-        """Whether the record is left to another owner, or to the next start."""
-
     def limit_executors(self, limit: int | None) -> None: ...
-
-    def park(self, entry: InFlight, result: Result, reason: str) -> None: ...
-
-    def has_later(self, entry: InFlight) -> bool:
-        """Whether there is a retry topic for it."""
-
-    def retry_later(self, entry: InFlight) -> object:
-        """Move it to its next retry topic."""
-
-    def settle(self, entry: InFlight) -> None:
-        """The record is done for good."""
-
-    def give_back(self, entry: InFlight) -> None:
-        """The record is not in flight here any more, and not done: whoever is next repeats it."""
-
-    def waits_again(self) -> None:
-        """A record is buffered that was not delivered."""
-
-
-class HeldBack(NamedTuple):
-    """A record that waits to be parked (at_most_once)."""
-
-    entry: InFlight
-    result: Result
-    reason: str
 
 
 class Failures:
-    """See the module."""
+    """calm: the application is up, and there is nothing to forget: a delivery changes nothing.
+
+    To be read with every delivery; where it is not, delivered is to be called.
+    """
 
     __slots__ = (
         "_answered",
@@ -95,78 +64,64 @@ class Failures:
         "_counters",
         "_delays",
         "_delivered_before",
+        "_exits",
         "_failed_since",
-        "_held_back",
         "_keeps",
-        "_leaving",
         "_log",
         "_outages",
         "_owner",
+        "_parker",
         "_repeating",
+        "_retry_topics",
+        "_schedule",
         "_scheduler",
         "_settings",
         "_suspects",
-        "_through",
         "_wall_clock",
+        "calm",
         "concurrency",
         "halted",
+        "in_a_row",
         "last",
-        "parked_in_a_row",
-        "schedule",
     )
 
     def __init__(
         self,
         owner: Owner,
-        settings: RouteSettings,
+        context: Context,
         *,
         breaker: Breaker,
         outages: Outages,
-        counters: Counters,
-        delays: Delays,
         suspects: Suspects,
-        log: WithFields,
-        repeating: RateLimited,
-        scheduler: Scheduler,
-        wall_clock: Callable[[], float],
-        random: Random,
+        delays: Delays,
+        parker: Parker,
+        exits: Exits,
+        retry_topics: Sequence[RetryTopic],
     ) -> None:
         self._owner = owner
-        self._settings = settings
-        self._keeps = settings.guarantee is Guarantee.AT_LEAST_ONCE
+        self._settings = context.settings
+        self._keeps = context.keeps
+        self._counters = context.counters
+        self._schedule = context.schedule
+        self._scheduler = context.scheduler
+        self._wall_clock = context.wall_clock
+        self._log = context.log
+        self._repeating = context.repeating
         self._breaker = breaker
         self._outages = outages
-        self._counters = counters
-        self._delays = delays
         self._suspects = suspects
-        self._log = log
-        self._repeating = repeating
-        self._scheduler = scheduler
-        self._wall_clock = wall_clock
-        retry = settings.retry
-        self.schedule = RetrySchedule(
-            max_attempts=retry.max_attempts,
-            initial_backoff_seconds=retry.initial_backoff_seconds,
-            max_backoff_seconds=retry.max_backoff_seconds,
-            max_age_seconds=retry.max_age_seconds,
-            random=random,
-        )
+        self._delays = delays
+        self._parker = parker
+        self._exits = exits
+        self._retry_topics = retry_topics
+        self.in_a_row: Final = InARow(context, parker)
+        self.calm = False
         self.halted = ""  # the reason, when on_exhausted: halt stopped the route
         self.last = ""  # what the last attempt that failed came to
         self.concurrency: Final = Concurrency()
         self._answered = 0  # records that were answered and not delivered
         self._failed_since = 0  # attempts, in records, since so many were delivered:
         self._delivered_before = 0
-        # Given to be parked, or moved to a retry topic, since the last delivery.
-        self.parked_in_a_row = 0
-        self._held_back: deque[HeldBack] = deque()
-        self._through: Timer | None = None  # when one of them is let through
-        self._leaving = False  # at_most_once: what fails from now on cannot wait
-
-    @property
-    def held_back(self) -> Iterable[InFlight]:
-        """Records that wait to be parked until another is delivered."""
-        return (each.entry for each in self._held_back)
 
     @property
     def _charges(self) -> bool:
@@ -180,8 +135,8 @@ class Failures:
 
     @property
     def waiting(self) -> int:
-        """How many are held back."""
-        return len(self._held_back)
+        """How many records wait until they may be parked."""
+        return len(self.in_a_row)
 
     # --- attempts -----------------------------------------------------------------------------
 
@@ -192,6 +147,7 @@ class Failures:
 
         That may be more than these entries: the partitions of the others have left.
         """
+        self.calm = False
         self._counters.failures[verdict.reason] += len(entries)
         self._failed_since = self.failed_in_a_row + len(entries)
         self._delivered_before = self._counters.delivered
@@ -230,12 +186,49 @@ class Failures:
             else:
                 self._charge(entry, result, verdict)
 
-    def delivered(self, count: int) -> bool:
-        """Records were delivered after failures. True if nothing of these is left to remember."""
-        self.excuse()
-        if self.concurrency.delivered(count, self._owner.executors_wanted):
+    def late(self, entries: Sequence[InFlight], result: Result, verdict: Verdict) -> None:
+        """An attempt failed whose records are others' by now: it tells of the application only."""
+        self.calm = False
+        if verdict.outcome is Outcome.APP_DOWN:
+            self._outages.app_down(entries[0], describe(result), verdict.opens_breaker)
+        else:
+            self._outages.failed(entries[0], result)
+        for entry in entries:
+            self._suspects.ended(entry, innocent=True)
+
+    def cancelled(self, entries: Sequence[InFlight], wanted: InFlight) -> list[InFlight]:
+        """Their request was cut because one of them was wanted: nobody is charged.
+
+        Those that travelled with it go back, or are returned: they go again.
+        """
+        again = []
+        for entry in entries:
+            self._outages.cancelled(entry)
+            if entry is wanted:
+                continue
+            if self._keeps and (self._exits.goes_back(entry) or not entry.record.assignment.live):
+                self._exits.leave(entry)
+            else:
+                again.append(entry)
+        return again
+
+    def app_is_gone(self, error: str) -> None:
+        """It was there, and a probe failed."""
+        self.calm = False
+        self._outages.app_down(None, error, at_once=True)
+
+    def delivered(self, entries: Sequence[InFlight]) -> None:
+        """Records were delivered while not all was calm."""
+        self._outages.delivered(entries)
+        self.in_a_row.delivered()
+        if self.concurrency.delivered(len(entries), self._owner.executors_wanted):
             self._owner.limit_executors(self.concurrency.limit)
-        return self.concurrency.limit is None and not self._held_back and not self.parked_in_a_row
+        self.calm = (
+            self.concurrency.limit is None
+            and not self.in_a_row.count
+            and self._breaker.free
+            and self._suspects.none
+        )
 
     def due(self, entry: InFlight) -> None:
         """A record has waited as long as it should."""
@@ -264,23 +257,23 @@ class Failures:
 
     def _wait_for_app(self, entry: InFlight) -> None:
         """No attempt is counted; another record of another partition may be the next trial."""
-        if self._owner.goes_back(entry):
-            self._owner.give_back(entry)
+        if self._exits.goes_back(entry):
+            self._exits.give_back(entry)
         elif self._breaker.state is State.UP:
-            self.delay(entry, self.schedule.backoff(entry.tries))
+            self.delay(entry, self._schedule.backoff(entry.tries))
         else:
             self._suspects.add(entry)
-            self._owner.waits_again()
+            self._exits.stays()
 
     def _wait_to_be_judged(self, entry: InFlight) -> None:
-        if self._owner.goes_back(entry):
-            self._owner.give_back(entry)
+        if self._exits.goes_back(entry):
+            self._exits.give_back(entry)
         else:
-            self.delay(entry, max(SUSPECT_SECONDS, self.schedule.backoff(entry.tries)))
+            self.delay(entry, max(SUSPECT_SECONDS, self._schedule.backoff(entry.tries)))
 
     def _halve(self, entry: InFlight, batch: int, result: Result, verdict: Verdict) -> None:
         entry.batch_limit = batch // 2
-        if verdict.outcome is Outcome.REJECTED and not self._owner.goes_back(entry):
+        if verdict.outcome is Outcome.REJECTED and not self._exits.goes_back(entry):
             self.delay(entry, 0.0)  # waiting would not make it more welcome
         else:
             self._try_again(entry, result)
@@ -299,17 +292,17 @@ class Failures:
         """Count an attempt; whether it was the last, of which each retry topic grants one."""
         entry.attempts += 1
         age = self._scheduler.time() - entry.first_try_at
-        return entry.record.tier > 0 or self.schedule.exhausted(entry.attempts, age)
+        return entry.record.tier > 0 or self._schedule.exhausted(entry.attempts, age)
 
     def _give_up(self, entry: InFlight, result: Result, reason: str) -> None:
         """Its attempts here are used up: the next retry topic, or what on_exhausted says."""
-        if not self._owner.has_later(entry):
+        tier = entry.record.tier
+        if tier + 1 >= len(self._retry_topics):
             self._dispose(entry, result, reason)
-        elif entry.record.tier > 0:  # it was counted when it left its own topic
-            self._owner.retry_later(entry)
-        elif self.may_park():
-            self.parked_in_a_row += 1
-            self._owner.retry_later(entry)
+        elif tier > 0:
+            self._move_on(entry)  # it was counted when it left its own topic
+        elif self.in_a_row.may_park():
+            self.move(entry)
         else:
             self._wait_to_be_parked(entry, result, reason)
 
@@ -327,10 +320,10 @@ class Failures:
             )
 
     def _try_again(self, entry: InFlight, result: Result) -> None:
-        if self._owner.goes_back(entry):
-            self._owner.give_back(entry)
+        if self._exits.goes_back(entry):
+            self._exits.give_back(entry)
             return
-        wait = self.schedule.backoff(entry.tries)
+        wait = self._schedule.backoff(entry.tries)
         if isinstance(result, Answer) and result.retry_after is not None:
             longest = self._settings.retry.retry_after_max_seconds
             asked = retry_after_seconds(result.retry_after, self._wall_clock(), longest)
@@ -343,8 +336,8 @@ class Failures:
         if reason == APP_DROP and on_exhausted is not OnExhausted.PARK:
             on_exhausted = OnExhausted.DROP  # nothing is exhausted: the application has decided
         match on_exhausted:
-            case OnExhausted.PARK if self._leaving or self.may_park():
-                self._park(entry, result, reason)
+            case OnExhausted.PARK if self.in_a_row.may_park():
+                self.park(entry, result, reason)
             case OnExhausted.PARK:
                 self._wait_to_be_parked(entry, result, reason)
             case OnExhausted.DROP:
@@ -358,31 +351,40 @@ class Failures:
                     reason,
                     told,
                 )
-                self._owner.settle(entry)
-            case OnExhausted.HALT | OnExhausted.RETRY_FOREVER if self._owner.goes_back(entry):
-                self._owner.give_back(entry)
+                self._exits.settle(entry)
+            case OnExhausted.HALT | OnExhausted.RETRY_FOREVER if self._exits.goes_back(entry):
+                self._exits.give_back(entry)
             case OnExhausted.HALT:
                 self.halted = f"{entry.record}: {describe(result)}"
                 self._log.error("halted until resumed, %s", self.halted)
                 entry.attempts = entry.tries = 0  # resuming begins anew, its age included
                 self._suspects.put_back(entry)
             case OnExhausted.RETRY_FOREVER:
-                self.delay(entry, self.schedule.backoff_bound(entry.tries))
+                self.delay(entry, self._schedule.backoff_bound(entry.tries))
 
     # --- parking ------------------------------------------------------------------------------
 
-    def may_park(self) -> bool:
-        """Whether one more may be given to be parked, or moved to a retry topic."""
-        return self.parked_in_a_row < self._settings.max_parked_in_a_row
+    def park(self, entry: InFlight, result: Result, reason: str) -> None:
+        """Give it to be parked, if in_a_row lets it."""
+        self.calm = False  # the next delivery ends the row
+        self.in_a_row.park(entry, result, reason)
 
-    def _park(self, entry: InFlight, result: Result, reason: str) -> None:
-        self.parked_in_a_row += 1
-        self._owner.park(entry, result, reason)
+    def move(self, entry: InFlight) -> RetryTopic:
+        """To its next retry topic, or to the last one again, if in_a_row lets it."""
+        self.in_a_row.count += 1
+        return self._move_on(entry)
+
+    def _move_on(self, entry: InFlight) -> RetryTopic:
+        self.calm = False
+        tier = min(entry.record.tier + 1, len(self._retry_topics) - 1)
+        topic = self._retry_topics[tier]
+        self._parker.retry(entry, topic)
+        return topic
 
     def _wait_to_be_parked(self, entry: InFlight, result: Result, reason: str) -> None:
         """Too many were parked in a row: the fault is hardly the record's."""
         self._outages.hold(
-            f"{self.parked_in_a_row} records were parked or moved to a retry topic in a row"
+            f"{self.in_a_row.count} records were parked or moved to a retry topic in a row"
             " and none was delivered,"
             f" the last failure: {describe(result)}"
         )
@@ -390,44 +392,4 @@ class Failures:
             entry.attempts -= 1
             self._wait_for_app(entry)
             return
-        self._held_back.append(HeldBack(entry, result, reason))
-        if self._through is None:
-            self._wait_to_let_through()
-
-    def _let_one_through(self) -> None:
-        """Make room for a record that can be tried, where there is none."""
-        self._through = None
-        starved = bool(self._held_back) and self._owner.nothing_to_try
-        if starved:
-            self._park(*self._held_back.popleft())
-        self._owner.fetch_one_to_try(starved)
-        self._wait_to_let_through()
-
-    def _wait_to_let_through(self) -> None:
-        self.stop()
-        if self._held_back:
-            self._through = self._scheduler.call_later(LET_THROUGH_SECONDS, self._let_one_through)
-
-    def excuse(self) -> None:
-        """As many may be parked again."""
-        self.parked_in_a_row = 0
-        while self._held_back and self.may_park():
-            self._park(*self._held_back.popleft())
-        if self._through is not None:
-            self._wait_to_let_through()
-
-    def let_all_go(self) -> None:
-        """The end has begun: what waits to be parked is parked."""
-        self._leaving = not self._keeps
-        while self._held_back:
-            self._park(*self._held_back.popleft())
-        self.stop()
-
-    def release(self, entry: InFlight) -> None:
-        """Hold one record back no more."""
-        self._held_back = deque(each for each in self._held_back if each.entry is not entry)
-
-    def stop(self) -> None:
-        if self._through is not None:
-            self._through.cancel()
-            self._through = None
+        self.in_a_row.hold_back(entry, result, reason)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from sidecar.core.breaker import Breaker
 from sidecar.core.ledger import InFlight
 from sidecar.dispatch.availability import Availability
+from sidecar.dispatch.context import Context
 from sidecar.dispatch.suspects import Suspects
-from sidecar.logs import RateLimited, WithFields, gist
+from sidecar.logs import gist
 from sidecar.model import Answer, Result
-from sidecar.ports import Scheduler
 
 
 class Outages:
@@ -34,23 +34,19 @@ class Outages:
 
     def __init__(
         self,
+        context: Context,
         breaker: Breaker,
         availability: Availability,
         suspects: Suspects,
-        *,
-        scheduler: Scheduler,
-        log: WithFields,
-        repeating: RateLimited,
-        target: str,
         go_on: Callable[[], None],
     ) -> None:
+        self._target = context.settings.target
+        self._scheduler = context.scheduler
+        self._log = context.log
+        self._repeating = context.repeating
         self._breaker = breaker
         self._availability = availability
         self._suspects = suspects
-        self._scheduler = scheduler
-        self._log = log
-        self._repeating = repeating
-        self._target = target
         self._go_on = go_on
 
     def delivered(self, entries: Sequence[InFlight]) -> None:

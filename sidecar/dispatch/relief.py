@@ -13,43 +13,23 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Sequence
+from typing import Final
 
+from sidecar.core.breaker import Breaker, State
 from sidecar.core.ledger import InFlight
-from sidecar.dispatch.counters import Counters
+from sidecar.dispatch.context import Context
 from sidecar.dispatch.delays import Delays
-from sidecar.dispatch.executors import ExecutorPool
 from sidecar.dispatch.failures import Failures
-from sidecar.dispatch.offsets import PartitionState
-from sidecar.logs import WithFields
-from sidecar.model import (
-    Assignment,
-    Failed,
-    FailureKind,
-    Guarantee,
-    RelieveBy,
-    Result,
-    RetryTopic,
-)
+from sidecar.dispatch.feed import Feed
+from sidecar.dispatch.offsets import Offsets, PartitionState
+from sidecar.model import Assignment, Failed, FailureKind, Guarantee, RelieveBy, RetryTopic
 from sidecar.settings import RouteSettings
 
 RELIEVED: Final = "relieved"  # why a record was parked
 LEAST_SPAN: Final = 100
 MOST_OUTSTANDING: Final = 0.05  # of the span
 MOST_SHARE: Final = 0.02
-
-
-class Owner(Protocol):
-    """The route, as far as relief is concerned."""
-
-    def park(self, entry: InFlight, result: Result, reason: str) -> None: ...
-
-    def retry_later(self, entry: InFlight) -> RetryTopic:
-        """Move it to its next retry topic, or to the last one again."""
-
-    def cancel(self, entry: InFlight) -> bool:
-        """Cut the request that carries this record, if there is one."""
 
 
 def is_possible(settings: RouteSettings, retry_topics: Sequence[RetryTopic]) -> bool:
@@ -64,45 +44,47 @@ class Relief:
     """See the module."""
 
     __slots__ = (
+        "_breaker",
         "_counters",
         "_delays",
         "_failures",
+        "_feed",
         "_holders",
         "_log",
-        "_owner",
-        "_pool",
+        "_offsets",
+        "_scheduler",
         "_settings",
     )
 
     def __init__(
         self,
-        owner: Owner,
-        settings: RouteSettings,
-        *,
-        counters: Counters,
-        failures: Failures,
-        pool: ExecutorPool[Any],
+        context: Context,
+        breaker: Breaker,
+        offsets: Offsets,
         delays: Delays,
-        log: WithFields,
+        failures: Failures,
+        feed: Feed,
     ) -> None:
-        self._owner: Final = owner
-        self._settings: Final = settings
-        self._counters: Final = counters
-        self._failures: Final = failures
-        self._pool: Final = pool
+        self._scheduler: Final = context.scheduler
+        self._settings: Final = context.settings
+        self._counters: Final = context.counters
+        self._log: Final = context.log
+        self._breaker: Final = breaker
+        self._offsets: Final = offsets
         self._delays: Final = delays
-        self._log: Final = log
+        self._failures: Final = failures
+        self._feed: Final = feed
         # Who holds the watermark, and since when.
         self._holders: dict[Assignment, tuple[InFlight, float]] = {}
 
-    def forget(self) -> None:
-        """The application is away, or dispatch is stopped: the time begins anew."""
-        self._holders.clear()
-
-    def look(self, partitions: Iterable[PartitionState], now: float) -> None:
+    def look(self) -> None:
+        """Called with every commit tick."""
         before, self._holders = self._holders, {}
+        if self._breaker.state is not State.UP or not self._feed.may_go_on:
+            return  # the time begins anew
+        now = self._scheduler.time()
         relieved = False
-        for state in partitions:
+        for state in self._offsets.partitions():
             entry = state.oldest
             if entry is None:
                 continue
@@ -113,24 +95,24 @@ class Relief:
             if now - since >= self._settings.relieve_after_seconds and _is_alone(state):
                 relieved |= self._relieve(entry)
         if relieved:
-            self._pool.kick()
+            self._feed.executors.kick()
 
     def _relieve(self, entry: InFlight) -> bool:
         """False if that would be one too many, or it neither executes nor waits."""
-        counters = self._counters
-        if counters.relieved + 1 > counters.received * MOST_SHARE or not self._failures.may_park():
+        counters, failures = self._counters, self._failures
+        most = counters.received * MOST_SHARE
+        if counters.relieved + 1 > most or not failures.in_a_row.may_park():
             return False
-        if not (self._owner.cancel(entry) or self._delays.remove(entry)):
+        if not (self._feed.cancel(entry) or self._delays.remove(entry)):
             return False
         counters.relieved += 1
-        self._failures.parked_in_a_row += 1
         seconds = self._settings.relieve_after_seconds
         told = f"it held the watermark for {seconds:g} s while what lies behind it is done"
         if self._settings.relieve_by is RelieveBy.PARK:
             self._log.warning("relieved %s: %s; it is parked", entry.record, told)
-            self._owner.park(entry, Failed(FailureKind.TIMEOUT, told), RELIEVED)
+            failures.park(entry, Failed(FailureKind.TIMEOUT, told), RELIEVED)
         else:
-            topic = self._owner.retry_later(entry)
+            topic = failures.move(entry)
             self._log.warning("relieved %s: %s; it goes to %s", entry.record, told, topic.name)
         return True
 

@@ -18,33 +18,43 @@ RESERVE: Final = 0.1  # of the time for a revocation: for its commit
 
 
 class Revocation:
-    __slots__ = ("assignments", "request", "timer", "waiting")
+    """answer is called with it once it has ended."""
+
+    __slots__ = ("answer", "assignments", "request", "timer", "waiting")
 
     def __init__(
-        self, request: int, assignments: Sequence[Assignment], waiting: set[InFlight]
+        self,
+        request: int,
+        assignments: Sequence[Assignment],
+        waiting: set[InFlight],
+        answer: Callable[[Revocation], None],
     ) -> None:
         self.request = request
         self.assignments = assignments
         self.waiting = waiting
+        self.answer = answer
         self.timer: Timer | None = None
 
 
 class Revocations:
-    """answer is called with each that is to be answered, after it has ended here.
+    """open: those that wait, by their request; leaving: the partitions that are about to go."""
 
-    open: those that wait, by their request; leaving: the partitions that are about to go.
-    """
+    __slots__ = ("_log", "_scheduler", "leaving", "open")
 
-    __slots__ = ("_answer", "_log", "_scheduler", "leaving", "open")
-
-    def __init__(
-        self, scheduler: Scheduler, log: WithFields, answer: Callable[[Revocation], None]
-    ) -> None:
+    def __init__(self, scheduler: Scheduler, log: WithFields) -> None:
         self._scheduler = scheduler
         self._log = log
-        self._answer = answer
         self.open: Final[dict[int, Revocation]] = {}
         self.leaving: Final[set[Assignment]] = set()
+
+    @property
+    def waited_for(self) -> int:
+        """Records that a revocation waits for."""
+        return sum(len(each.waiting) for each in self.open.values())
+
+    def covers(self, assignment: Assignment) -> bool:
+        """Whether the partition is being given up, or has been."""
+        return assignment in self.leaving or not assignment.live
 
     def begin(
         self,
@@ -52,11 +62,12 @@ class Revocations:
         assignments: Sequence[Assignment],
         held: Iterable[InFlight],
         timeout: float,
+        answer: Callable[[Revocation], None],
     ) -> None:
         """held: records in somebody's hands, whosever they are."""
         leaving = set(assignments)
         waiting = {entry for entry in held if entry.record.assignment in leaving}
-        revocation = self.open[request] = Revocation(request, assignments, waiting)
+        revocation = self.open[request] = Revocation(request, assignments, waiting, answer)
         if not waiting:
             self._end(revocation)
             return
@@ -81,4 +92,4 @@ class Revocations:
                 "%d records of revoked partitions are still executing; the next owner repeats them",
                 len(revocation.waiting),
             )
-        self._answer(revocation)
+        revocation.answer(revocation)

@@ -13,7 +13,7 @@ from sidecar.core.breaker import State
 from sidecar.core.commands import Leave
 from sidecar.core.ledger import InFlight
 from sidecar.dispatch.causes import Now
-from sidecar.dispatch.failures import LET_THROUGH_SECONDS
+from sidecar.dispatch.in_a_row import LET_THROUGH_SECONDS
 from sidecar.dispatch.status import route_status
 from sidecar.model import Failed, FailureKind, Guarantee, OnExhausted, Partition
 from sidecar.settings import BatchSettings, RetrySettings

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from sidecar.core import done_map
-from sidecar.dispatch.failures import LET_THROUGH_SECONDS
+from sidecar.dispatch.in_a_row import LET_THROUGH_SECONDS
 from sidecar.model import (
     Answer,
     Assignment,

@@ -21,13 +21,15 @@ from sidecar.core.commands import Revoked
 from sidecar.core.intake import Intake
 from sidecar.core.ledger import InFlight, Ledger, Snapshot
 from sidecar.core.membership import Membership
-from sidecar.dispatch import batching, route
+from sidecar.dispatch import batching, results
 from sidecar.dispatch.at_least_once import AtLeastOnce
 from sidecar.dispatch.at_most_once import AtMostOnce
 from sidecar.dispatch.delays import Delays
 from sidecar.dispatch.executors import ExecutorPool, RecordExecutor
-from sidecar.dispatch.failures import Failures
+from sidecar.dispatch.exits import Exits
+from sidecar.dispatch.in_a_row import InARow
 from sidecar.dispatch.parker import Parker
+from sidecar.dispatch.results import Results
 from sidecar.dispatch.route import Route
 from sidecar.dispatch.suspects import Suspects
 from sidecar.kafka.fetcher import Fetcher
@@ -89,20 +91,20 @@ def _map_without_the_open(
 
 def _settle_by_partition(
     right: Callable[..., None],
-    late: Route,
+    late: Results,
     entries: Sequence[InFlight],
     result: Result,
     verdict: Verdict,
 ) -> None:
     """Any epoch of the partition will do."""
     record = entries[0].record
-    for state in late.offsets.partitions():
+    for state in late._offsets.partitions():
         if state.assignment.partition == record.assignment.partition:
             each = state.oldest
             while each is not None and each.record.offset < record.offset:
                 each = each.next
             if each is not None and each.record.offset == record.offset:
-                late.offsets.settled(each)
+                late._offsets.settled(each)
                 break
     right(late, entries, result, verdict)
 
@@ -165,10 +167,10 @@ def _one_more(right: Callable[[Intake], int], intake: Intake) -> int:
     return room + 1 if room else 0
 
 
-def _left_twice(right: Callable[[Route, InFlight], None], engine: Route, entry: InFlight) -> None:
-    right(engine, entry)
+def _left_twice(right: Callable[[Exits, InFlight], None], exits: Exits, entry: InFlight) -> None:
+    right(exits, entry)
     if entry.tries > 1:
-        right(engine, entry)
+        right(exits, entry)
 
 
 def _charged(right: Callable[..., Any], *args: Any, **named: Any) -> Any:
@@ -210,16 +212,12 @@ def _nobody_is_suspected(right: Callable[[Suspects], None], suspects: Suspects) 
     pass
 
 
-def _one_more_in_a_row(right: Callable[[Failures], bool], failures: Failures) -> bool:
-    return failures.parked_in_a_row <= failures._settings.max_parked_in_a_row
+def _one_more_in_a_row(right: Callable[[InARow], bool], in_a_row: InARow) -> bool:
+    return in_a_row.count <= in_a_row._most
 
 
-def _forget_what_is_held_back(
-    right: Callable[..., None], failures: Failures, entry: InFlight, *args: Any
-) -> None:
+def _forget_what_is_held_back(right: Callable[..., None], in_a_row: InARow, *args: Any) -> None:
     """It waits to be parked where nobody looks for it."""
-    if failures._keeps:
-        right(failures, entry, *args)
 
 
 def _any_end_of_a_trial_will_do(
@@ -314,10 +312,10 @@ def _start_behind(
     return {each: start._replace(offset=start.offset + 1) for each, start in found.items()}
 
 
-def _given_up_at_a_stop(right: Callable[..., bool], engine: Route, entry: InFlight) -> bool:
+def _given_up_at_a_stop(right: Callable[..., bool], exits: Exits, entry: InFlight) -> bool:
     """A stop or a revocation cuts a retry short, and that is its end (REB-7, LIFE-3)."""
-    if right(engine, entry):
-        engine.offsets.settled(entry)
+    if right(exits, entry):
+        exits._offsets.settled(entry)
         return True
     return False
 
@@ -330,7 +328,7 @@ def _only_told(right: Callable[..., None], pool: ExecutorPool[Any], limit: int |
 FAULTS: Final = [
     Fault("commits one too far", ALO, Ledger, "snapshot", _one_too_far),
     Fault("tells that open records are done", ALO, Ledger, "snapshot", _map_without_the_open),
-    Fault("settles by an old epoch", ALO, Route, "_late", _settle_by_partition),
+    Fault("settles by an old epoch", ALO, Results, "_late", _settle_by_partition),
     Fault("keeps delayed records at a revocation", ALO, Delays, "discard", _keep_the_delayed),
     Fault("forgets delayed records at a revocation", ALO, Delays, "discard", _forget_the_delayed),
     Fault("keeps the buffer at a revocation", ALO, AtLeastOnce, "withdraw", _withdraw_nothing),
@@ -340,18 +338,18 @@ FAULTS: Final = [
     Fault("settles before the move is confirmed", ALO, Parker, "retry", _moved_at_once),
     Fault("passes over what is not due", ALO, RetryReader, "_sleep", _passed_over),
     Fault("asks for one record too many", ALO, Intake, "room", _one_more),
-    Fault("frees a place twice", ALO, Route, "leave", _left_twice),
+    Fault("frees a place twice", ALO, Exits, "leave", _left_twice),
     Fault("loses a record after the fetch", ALO, HandOver, "give", _first_is_lost),
     Fault("takes what a batch's answer names for done", ALO, batching, "failures_of", _none_named),
-    Fault("charges an outage to the records", ALO, route, "classify", _charged),
+    Fault("charges an outage to the records", ALO, results, "classify", _charged),
     Fault("suspects nobody", ALO, Suspects, "app_is_gone", _nobody_is_suspected),
-    Fault("parks one more in a row", ALO, Failures, "may_park", _one_more_in_a_row),
+    Fault("parks one more in a row", ALO, InARow, "may_park", _one_more_in_a_row),
     Fault(
         "opens for a trial without answer", ALO, Breaker, "unanswered", _any_end_of_a_trial_will_do
     ),
     Fault("never returns to the group", ALO, Membership, "should_return", _never_return),
     Fault("leaves and keeps its records", ALO, Fetcher, "_leave_or_rejoin", _forget_the_owned),
-    Fault("takes a retry cut short for done", ALO, Route, "goes_back", _given_up_at_a_stop),
+    Fault("takes a retry cut short for done", ALO, Exits, "goes_back", _given_up_at_a_stop),
     Fault("never pauses when it is full", ALO, Intake, "should_pause_all", _never_paused),
     Fault("waits for holes", ALO, AtLeastOnce, "positions", _by_contiguous_numbers),
     Fault("goes on with what was lost", ALO, Route, "lost", _kept_at_a_loss),
@@ -368,9 +366,7 @@ FAULTS: Final = [
     Fault("takes an unknown commit for none", AMO, AtMostOnce, "commit_done", _unknown_is_failed),
     Fault("shows too little exposure", AMO, AtMostOnce, "exposure", _shown_without_the_run),
     Fault("shows a limit and keeps none", ALO, ExecutorPool, "limit", _only_told),
-    Fault(
-        "loses what is held back", AMO, Failures, "_wait_to_be_parked", _forget_what_is_held_back
-    ),
-    Fault("sends again what may be processed", AMO, route, "classify", _send_again),
+    Fault("loses what is held back", AMO, InARow, "hold_back", _forget_what_is_held_back),
+    Fault("sends again what may be processed", AMO, results, "classify", _send_again),
     Fault("dispatches whatever the commit came to", AMO, AtMostOnce, "commit_done", _all_applied),
 ]
