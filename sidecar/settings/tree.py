@@ -34,7 +34,7 @@ from sidecar.core.kafka_rules import (
     is_secret,
 )
 from sidecar.core.presets import ENCODINGS, Encoding, Preset
-from sidecar.core.target import Target, parse_target
+from sidecar.core.target import Target, parse_target, target_pattern
 from sidecar.core.topic_names import legal_topic
 from sidecar.errors import Problem
 from sidecar.model import Guarantee, OnExhausted, RelieveBy, RetryTopic
@@ -49,7 +49,7 @@ from sidecar.settings.contract import (
 )
 from sidecar.settings.failures import DeadLetterSettings, RetrySettings
 from sidecar.settings.fields import (
-    KAFKA_SCHEMA,
+    Budget,
     Count,
     File,
     KafkaValue,
@@ -57,6 +57,7 @@ from sidecar.settings.fields import (
     RatePerSecond,
     Seconds,
     Section,
+    TopicName,
 )
 from sidecar.settings.problems import refusal
 from sidecar.settings.secrets import HIDDEN, Secret, read_secret_file
@@ -92,31 +93,34 @@ def _default_on_exhausted(data: Mapping[str, Any]) -> OnExhausted:
 class RouteSettings(Section):
     """Topics, where their records go, and how."""
 
-    topics: tuple[str, ...] | None = Field(
-        default=None, min_length=1, description="topics to read; either this or pattern"
+    topics: tuple[TopicName, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="topics to read; either this or pattern",
+        json_schema_extra={"uniqueItems": True},
     )
     pattern: str | None = Field(
         default=None,
         description="regular expression for topic names, beginning with ^ (POSIX extended)",
+        json_schema_extra={"pattern": r"^\^"},
     )
-    name: str = Field(
+    name: TopicName = Field(
         default_factory=_default_name,
         description="the route's name in metrics, logs and the admin API; default: the first"
         " topic, or the pattern without its special characters",
     )
     target: str = Field(
         description="where records are POSTed: http://host:port/path, https://…, or"
-        " unix:///socket:/path; {topic} stands for the record's topic"
+        " unix:///socket:/path; {topic} stands for the record's topic",
+        json_schema_extra={"pattern": target_pattern()},
     )
     guarantee: Guarantee = Field(
         default=Guarantee.AT_LEAST_ONCE,
         description="at_least_once loses nothing and may repeat; at_most_once repeats nothing and"
         " may lose up to loss_budget records in a crash",
     )
-    loss_budget: Count | None = Field(
+    loss_budget: Budget | None = Field(
         default=None,
-        ge=1,
-        le=1_000_000,
         description="records one crash may lose; at_most_once requires it, nothing else takes it",
     )
     threshold: Count = Field(
@@ -256,6 +260,7 @@ class AppSettings(Section):
     health: str | None = Field(
         default=None,
         description="URL that answers 2xx when the app is ready; default: connecting decides",
+        json_schema_extra={"pattern": target_pattern(placeholder=False)},
     )
 
     @field_validator("health")
@@ -368,7 +373,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    kafka: Annotated[Mapping[str, KafkaValue], WithJsonSchema(KAFKA_SCHEMA)] = Field(
+    kafka: Annotated[Mapping[str, KafkaValue], WithJsonSchema({"type": "object"})] = Field(
         default_factory=dict,
         validate_default=True,
         description="librdkafka properties of the consumer, and of the producer where they apply;"
