@@ -22,13 +22,6 @@ RUN /build/bin/pip wheel -q --no-deps --no-build-isolation --wheel-dir /src/dist
     && python3 -m compileall -q -f --invalidation-mode unchecked-hash /opt/sidecar/lib
 
 FROM ${PYTHON_IMAGE}
-ARG VERSION=dev
-ARG REVISION=unknown
-LABEL org.opencontainers.image.title="kafka-dispatch-sidecar" \
-      org.opencontainers.image.description="Consumes Kafka into a bounded buffer and POSTs each message to the application beside it" \
-      org.opencontainers.image.licenses="Apache-2.0" \
-      org.opencontainers.image.version="${VERSION}" \
-      org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/sidecar /opt/sidecar
 COPY --from=build /opt/run /run
 ENV PATH=/opt/sidecar/bin:/usr/local/bin:/usr/bin:/bin
@@ -37,3 +30,17 @@ USER 65532:65532
 EXPOSE 8090
 ENTRYPOINT ["sidecar"]
 CMD ["run", "-c", "/etc/sidecar/sidecar.yaml"]
+# Last, so that other labels leave the layers as they are. What a builder does not say stays "unknown".
+ARG PYTHON_IMAGE
+ARG VERSION=unknown
+ARG REVISION=unknown
+ARG CREATED=unknown
+ARG SOURCE=unknown
+LABEL org.opencontainers.image.title="kafka-dispatch-sidecar" \
+      org.opencontainers.image.description="A sidecar that consumes Kafka into a bounded buffer and POSTs each message to the application beside it" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.source="${SOURCE}" \
+      org.opencontainers.image.base.name="${PYTHON_IMAGE}"

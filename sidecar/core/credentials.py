@@ -9,8 +9,10 @@ import re
 from binascii import Error, a2b_base64
 from typing import Final
 
-_is_token: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
-_is_field: Final = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?").fullmatch
+HEADER_NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+HEADER_VALUE: Final = r"([!-~]([ -~]*[!-~])?)?"
+_is_token: Final = re.compile(HEADER_NAME).fullmatch
+_is_field: Final = re.compile(HEADER_VALUE).fullmatch
 _is_bearer: Final = re.compile(r"[!-~]+").fullmatch
 
 _FRAMING: Final = frozenset(
@@ -20,6 +22,11 @@ _OWN: Final = frozenset(
     ("baggage", "expect", "idempotency-key", "pubsubname", "traceparent", "tracestate", "upgrade")
 )
 _OWN_BEGINNINGS: Final = ("__", "ce-", "kafka-", "sidecar-", "webhook-")
+
+_CREDENTIAL: Final = re.compile(
+    r"authorization|cookie|token|secret|passw|credential|signature|(api|access|auth|private)-?key"
+    r"|(^|-)auth(-|$)"
+)
 
 _KEY_PREFIX: Final = "whsec_"
 _KEY_BYTES: Final = range(24, 65)
@@ -40,6 +47,11 @@ def is_own_header(name: str) -> bool:
     """True for headers that the sidecar writes itself."""
     lowered = name.lower()
     return lowered in _FRAMING or lowered in _OWN or lowered.startswith(_OWN_BEGINNINGS)
+
+
+def is_credential(name: str) -> bool:
+    """True for headers that by their name hold what nobody else is to read."""
+    return _CREDENTIAL.search(name.lower()) is not None
 
 
 def bearer_value(token: str) -> str:

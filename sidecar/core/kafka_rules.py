@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from enum import Enum
+from functools import cache
 from typing import Final
 
 from sidecar.core.kafka_properties import Property, properties
@@ -100,6 +101,18 @@ def as_text(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+@cache
+def settable() -> Mapping[str, Property]:
+    """The properties that may be written, with the values that may be."""
+    forced = {name: (value,) for name, (value, _) in _FORCED.items()}
+    choices = {**forced, "auto.offset.reset": tuple(each.value for each in OffsetReset)}
+    return {
+        name: known._replace(choices=choices.get(name, known.choices))
+        for name, known in properties().items()
+        if known.consumer and name not in _ALIASES and name not in _REFUSED
+    }
 
 
 def property_of_variable(suffix: str) -> str:

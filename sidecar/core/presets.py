@@ -34,6 +34,10 @@ ENCODINGS: Final[Mapping[Preset, tuple[Encoding, ...]]] = {
     Preset.LAMBDA: (Encoding.LAMBDA,),
 }  # the first is the preset's own
 
+# What the sidecar gives every event.
+OWN_ATTRIBUTES: Final = frozenset(
+    ("specversion", "id", "source", "type", "time", "datacontenttype", "data", "partitionkey")
+)
 # What every event of a batch is told by, in place of the head of a request of its own.
 BATCH_ATTRIBUTES: Final = frozenset(
     (

@@ -21,6 +21,18 @@ _LABEL: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}")
 _PATH: Final = re.compile(r"/[!-~]*")
 
 
+def target_pattern(placeholder: bool = True) -> str:
+    """What parse_target takes, as one expression of any dialect; it leaves IPv6 to the parser."""
+    label = _LABEL.pattern
+    host = rf"(\[[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*\]|{label}(\.{label})*\.?)"
+    thousands = r"[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
+    port = rf"(:([1-9][0-9]{{0,3}}|{thousands}))?"
+    path = r"""([!"$-z|~]|\{topic\})*""" if placeholder else r"""[!"$-z|~]*"""
+    http = rf"[hH][tT][tT][pP][sS]?://{host}{port}([/?]{path})?"
+    unix = rf"[uU][nN][iI][xX]:///[^:{{}}]{{1,{_SOCKET_PATH_BYTES - 1}}}(:/{path})?"
+    return rf"^({http}|{unix})$"
+
+
 class Scheme(Enum):
     HTTP = "http"
     HTTPS = "https"

@@ -8,7 +8,9 @@ from typing import Final
 
 LONGEST: Final = 249
 
-LEGAL_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+# In what every dialect of expressions knows: the JSON schema shows it to editors and charts.
+TOPIC_PATTERN: Final = r"(\.{0,2}[A-Za-z0-9_-]|\.{3})[A-Za-z0-9._-]*"
+LEGAL_TOPIC: Final = re.compile(rf"(?=.{{1,{LONGEST}}}$){TOPIC_PATTERN}")
 
 
 def legal_topic(wanted: str) -> str:

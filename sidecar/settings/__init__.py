@@ -1,8 +1,8 @@
 """The configuration: one frozen tree, and the way to it.
 
-tree: what can be set; route: of it, what one route is told; fields: the kinds of values; checks:
-what must agree; sources: flags, environment, file; problems: errors in the operator's words;
-loading: all of it together.
+tree: what can be set; route: of it, what one route is told; fields: the kinds of values;
+kafka_schema: those of Kafka, for editors; checks: what must agree; sources: flags, environment,
+file; problems: errors in the operator's words; loading: all of it together.
 """
 
 from __future__ import annotations

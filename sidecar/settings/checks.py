@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from sidecar.core.kafka_rules import AWS_MSK_IAM, MAX_POLL_INTERVAL_MS
-from sidecar.core.presets import BATCH_ATTRIBUTES, ENCODINGS, Encoding, Preset
+from sidecar.core.presets import BATCH_ATTRIBUTES, ENCODINGS, OWN_ATTRIBUTES, Encoding, Preset
 from sidecar.core.target import Scheme
 from sidecar.core.topic_names import LEGAL_TOPIC
 from sidecar.errors import Problem
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 
 # What the process may take, after drain_seconds, to close its connections.
 CLOSE_SECONDS: Final = 1.0
-
-_OWN_ATTRIBUTES = frozenset(
-    ("specversion", "id", "source", "type", "time", "datacontenttype", "data", "partitionkey")
-)
 
 _OTEL = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _SIGNER = "aws_msk_iam_sasl_signer"
@@ -148,7 +144,7 @@ def _contract_problems(route: RouteSettings) -> Iterator[Problem]:
     if encoding is not Encoding.CLOUDEVENTS:
         yield Problem("cloudevents", "needs encoding: cloudevents")
     for name in cloudevents.extensions:
-        if name in _OWN_ATTRIBUTES or (route.batch is not None and name in BATCH_ATTRIBUTES):
+        if name in OWN_ATTRIBUTES or (route.batch is not None and name in BATCH_ATTRIBUTES):
             yield Problem(
                 f"cloudevents.extensions.{name}", "is made by the sidecar: choose another name"
             )

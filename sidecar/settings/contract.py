@@ -14,13 +14,22 @@ from pydantic import (
     PlainValidator,
     WithJsonSchema,
 )
+from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
 from sidecar.core.answers import SETTABLE, clash, parse_statuses
-from sidecar.core.credentials import bearer_value, header_line, is_own_header, signing_keys
+from sidecar.core.credentials import (
+    HEADER_NAME,
+    HEADER_VALUE,
+    bearer_value,
+    header_line,
+    is_own_header,
+    signing_keys,
+)
+from sidecar.core.presets import OWN_ATTRIBUTES
 from sidecar.errors import Problem
 from sidecar.model import Outcome
-from sidecar.settings.fields import Count, File, Seconds, Section
+from sidecar.settings.fields import Count, File, Number, Section
 from sidecar.settings.problems import nearest, refusal
 from sidecar.settings.secrets import SECRET_SCHEMA, Secret, hide_all
 
@@ -64,8 +73,8 @@ def _plain_answers(answers: Mapping[str, Outcome]) -> dict[str, str]:
 
 ANSWERS_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
-    "propertyNames": {"pattern": "^([1-5]xx|[1-5][0-9]{2}(-[1-5][0-9]{2})?)$"},
-    "additionalProperties": {"enum": list(_OUTCOMES)},
+    "patternProperties": {"^([1-5]xx|[1-5][0-9]{2}(-[1-5][0-9]{2})?)$": {"enum": list(_OUTCOMES)}},
+    "additionalProperties": False,
 }
 Answers = Annotated[
     Mapping[str, Outcome],
@@ -75,6 +84,7 @@ Answers = Annotated[
 ]
 
 
+NOT_GIVEN: Final[JsonDict] = {name: {"not": {}} for name in sorted(OWN_ATTRIBUTES)}
 AttributeName = Annotated[str, Field(pattern="^[a-z0-9]{1,20}$")]
 AttributeValue = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
 
@@ -111,7 +121,15 @@ Headers = Annotated[
     Mapping[str, Secret],
     PlainValidator(_headers),
     PlainSerializer(hide_all),
-    WithJsonSchema({"type": "object", "additionalProperties": SECRET_SCHEMA}),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "patternProperties": {
+                f"^{HEADER_NAME}$": {"pattern": f"^{HEADER_VALUE}$", **SECRET_SCHEMA}
+            },
+            "additionalProperties": False,
+        }
+    ),
 ]
 
 
@@ -155,7 +173,9 @@ class CloudEventsSettings(Section):
         default=None, description="default: binary, with preset dapr: structured"
     )
     extensions: Mapping[AttributeName, AttributeValue] = Field(
-        default_factory=dict, description="further attributes, the same for every record"
+        default_factory=dict,
+        description="further attributes, the same for every record",
+        json_schema_extra={"properties": NOT_GIVEN, "additionalProperties": False},
     )
 
 
@@ -165,8 +185,9 @@ class BatchSettings(Section):
     max_records: Count = Field(
         default=100, ge=1, le=10_000, description="records in one request at most"
     )
-    max_wait_seconds: Seconds = Field(
+    max_wait_seconds: Number = Field(
         default=0.1,
+        ge=0,
         le=60,
         description="longest time a record waits for company; 0 sends what is there",
     )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from sidecar.settings.fields import Count, PositiveSeconds, Seconds, Section
+from sidecar.settings.fields import Count, Number, PositiveSeconds, Seconds, Section, TopicName
 
 
 class RetryTopicSettings(Section):
     """One durable retry: a topic whose records are delivered again once they are due."""
 
-    delay_seconds: PositiveSeconds = Field(
-        le=604_800, description="from the write to the next attempt; never early, at most 1 s late"
+    delay_seconds: Number = Field(
+        gt=0,
+        le=604_800,
+        description="from the write to the next attempt; never early, at most 1 s late",
     )
-    topic: str | None = Field(
+    topic: TopicName | None = Field(
         default=None,
         description="name of the topic; default: route name, group and delay, as in"
         " orders.billing.retry.60s",
@@ -56,4 +58,4 @@ class RetrySettings(Section):
 class DeadLetterSettings(Section):
     """Where records go that the app does not take."""
 
-    topic: str = Field(description="dead-letter topic")
+    topic: TopicName = Field(description="dead-letter topic")

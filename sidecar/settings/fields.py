@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +16,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from sidecar.core.topic_names import LONGEST, TOPIC_PATTERN
 from sidecar.errors import Problem
 from sidecar.settings.problems import NO_SUCH_FILE, refusal
 from sidecar.settings.secrets import Secret
@@ -23,27 +24,6 @@ from sidecar.settings.secrets import Secret
 YEAR_SECONDS: Final = 31_536_000.0
 
 KafkaValue = str | int | float | bool | SecretStr | Secret
-
-KAFKA_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "additionalProperties": {
-        "anyOf": [
-            {"type": ["string", "number", "boolean"]},
-            {
-                "type": "object",
-                "properties": {"file": {"type": "string"}},
-                "required": ["file"],
-                "additionalProperties": False,
-            },
-            {
-                "type": "object",
-                "properties": {"env": {"type": "string"}},
-                "required": ["env"],
-                "additionalProperties": False,
-            },
-        ]
-    },
-}
 
 
 def _number(value: object) -> object:
@@ -53,16 +33,17 @@ def _number(value: object) -> object:
     return value
 
 
-Seconds = Annotated[
-    float, BeforeValidator(_number), Field(ge=0, le=YEAR_SECONDS, allow_inf_nan=False)
-]
-PositiveSeconds = Annotated[
-    float, BeforeValidator(_number), Field(gt=0, le=YEAR_SECONDS, allow_inf_nan=False)
-]
-RatePerSecond = Annotated[
-    float, BeforeValidator(_number), Field(gt=0, le=1_000_000, allow_inf_nan=False)
-]
+Number = Annotated[float, BeforeValidator(_number)]  # its range is the field's
+# The range stands first, or the JSON schema would not have it; a field's own would be lost here.
+Seconds = Annotated[float, Field(ge=0, le=YEAR_SECONDS), BeforeValidator(_number)]
+PositiveSeconds = Annotated[float, Field(gt=0, le=YEAR_SECONDS), BeforeValidator(_number)]
+RatePerSecond = Annotated[float, Field(gt=0, le=1_000_000), BeforeValidator(_number)]
 Count = Annotated[int, BeforeValidator(_number)]
+Budget = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_number)]
+# What is no legal name is told by the checks, in words.
+TopicName = Annotated[
+    str, WithJsonSchema({"type": "string", "pattern": f"^{TOPIC_PATTERN}$", "maxLength": LONGEST})
+]
 
 
 def _is_there(path: Path) -> Path:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from sidecar.errors import ConfigError, Problem
+from sidecar.settings.kafka_schema import DEFINITIONS, kafka_schema
 from sidecar.settings.problems import dotted, problems_of
 from sidecar.settings.sources import PREFIX, path_of_variable, sources_of
 from sidecar.settings.tree import Settings
@@ -42,10 +43,10 @@ def load_settings(
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of the configuration file."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Settings.model_json_schema(),
-    }
+    schema = Settings.model_json_schema()
+    schema["properties"]["kafka"] |= kafka_schema()
+    schema["$defs"] |= DEFINITIONS
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _told(problems: list[Problem], env: Mapping[str, str]) -> list[Problem]:

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from sidecar.core.answers import AnswerTable, answer_table
 from sidecar.core.presets import ENCODINGS, Encoding, Preset
-from sidecar.core.target import Target, parse_target
+from sidecar.core.target import Target, parse_target, target_pattern
 from sidecar.model import Guarantee, OnExhausted, RelieveBy
 from sidecar.settings.checks import route_problems
 from sidecar.settings.contract import (
@@ -25,7 +25,15 @@ from sidecar.settings.contract import (
     TlsSettings,
 )
 from sidecar.settings.failures import DeadLetterSettings, RetrySettings
-from sidecar.settings.fields import Count, PositiveSeconds, RatePerSecond, Seconds, Section
+from sidecar.settings.fields import (
+    Budget,
+    Count,
+    PositiveSeconds,
+    RatePerSecond,
+    Seconds,
+    Section,
+    TopicName,
+)
 from sidecar.settings.problems import refusal
 
 DEFAULT_THRESHOLD = 1000
@@ -57,31 +65,34 @@ def _default_on_exhausted(data: Mapping[str, Any]) -> OnExhausted:
 class RouteSettings(Section):
     """Topics, where their records go, and how."""
 
-    topics: tuple[str, ...] | None = Field(
-        default=None, min_length=1, description="topics to read; either this or pattern"
+    topics: tuple[TopicName, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="topics to read; either this or pattern",
+        json_schema_extra={"uniqueItems": True},
     )
     pattern: str | None = Field(
         default=None,
         description="regular expression for topic names, beginning with ^ (POSIX extended)",
+        json_schema_extra={"pattern": r"^\^"},
     )
-    name: str = Field(
+    name: TopicName = Field(
         default_factory=_default_name,
         description="the route's name in metrics, logs and the admin API; default: the first"
         " topic, or the pattern without its special characters",
     )
     target: str = Field(
         description="where records are POSTed: http://host:port/path, https://…, or"
-        " unix:///socket:/path; {topic} stands for the record's topic"
+        " unix:///socket:/path; {topic} stands for the record's topic",
+        json_schema_extra={"pattern": target_pattern()},
     )
     guarantee: Guarantee = Field(
         default=Guarantee.AT_LEAST_ONCE,
         description="at_least_once loses nothing and may repeat; at_most_once repeats nothing and"
         " may lose up to loss_budget records in a crash",
     )
-    loss_budget: Count | None = Field(
+    loss_budget: Budget | None = Field(
         default=None,
-        ge=1,
-        le=1_000_000,
         description="records one crash may lose; at_most_once requires it, nothing else takes it",
     )
     threshold: Count = Field(

@@ -32,13 +32,12 @@ from sidecar.core.kafka_rules import (
     check_kafka_properties,
     is_secret,
 )
-from sidecar.core.target import parse_target
+from sidecar.core.target import parse_target, target_pattern
 from sidecar.core.topic_names import legal_topic
 from sidecar.errors import Problem
 from sidecar.model import Guarantee, RetryTopic
 from sidecar.settings.checks import settings_problems
 from sidecar.settings.fields import (
-    KAFKA_SCHEMA,
     Count,
     File,
     KafkaValue,
@@ -60,6 +59,7 @@ class AppSettings(Section):
     health: str | None = Field(
         default=None,
         description="URL that answers 2xx when the app is ready; default: connecting decides",
+        json_schema_extra={"pattern": target_pattern(placeholder=False)},
     )
 
     @field_validator("health")
@@ -172,7 +172,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    kafka: Annotated[Mapping[str, KafkaValue], WithJsonSchema(KAFKA_SCHEMA)] = Field(
+    kafka: Annotated[Mapping[str, KafkaValue], WithJsonSchema({"type": "object"})] = Field(
         default_factory=dict,
         validate_default=True,
         description="librdkafka properties of the consumer, and of the producer where they apply;"

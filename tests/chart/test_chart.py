@@ -132,6 +132,17 @@ def test_pods_are_restricted() -> None:
     assert own["runAsUser"] == 65532
 
 
+def test_an_app_that_has_to_be_somebody_is_and_the_sidecar_stays_who_it_is() -> None:
+    """Its own user, or root; what is not given stays restricted."""
+    for given in ({"runAsUser": 1000}, {"runAsNonRoot": False, "runAsUser": 0}):
+        pod = pod_of(render(changed({"app/securityContext": given})))
+        app = container(pod, "app")["securityContext"]
+        assert given.items() <= app.items()
+        assert app["allowPrivilegeEscalation"] is False
+        own = container(pod, "sidecar")["securityContext"]
+        assert (own["runAsNonRoot"], own["runAsUser"]) == (True, 65532)
+
+
 def test_a_change_of_configuration_rolls_the_pods_and_nothing_else_does() -> None:
     def checksum(changes: Values) -> object:
         template = render(changed(changes)).of("Deployment")["spec"]["template"]
@@ -172,17 +183,6 @@ def test_who_reaches_what() -> None:
     assert admin["from"]
     assert [each["port"] for each in spec["egress"][0]["ports"]] == [53, 53]
     assert spec["egress"][1]["ports"][0]["port"] == 9092
-
-
-def test_keda_scales_by_lag_and_backlog_from_zero() -> None:
-    """K8S-7. By what is not settled, not by offsets that nobody committed."""
-    spec = render(EVERYTHING).of("ScaledObject")["spec"]
-    lag, backlog = spec["triggers"]
-    assert spec["minReplicaCount"] == 0
-    assert spec["scaleTargetRef"]["name"] == "orders-kafka-dispatch-sidecar"
-    assert lag["metadata"]["consumerGroup"] == "billing"
-    assert lag["metadata"]["lagThreshold"] == "1000"
-    assert "kafka_sidecar_backlog_records" in backlog["metadata"]["query"]
 
 
 def test_alert_rules_arrive_as_they_are_written(tmp_path: Path) -> None:
@@ -320,6 +320,14 @@ def test_spans_are_switched_on_and_sent_where_the_variables_say(tmp_path: Path) 
             {f"{ROUTE}/auth": {"signature": "hush"}},
             "routes[0].auth.signature is a secret and would show",
         ),
+        (
+            {f"{ROUTE}/headers": {"AUTHORIZATION": "Basic hush"}},
+            "routes[0].headers.AUTHORIZATION is a secret by its name and would show",
+        ),
+        (
+            {f"{ROUTE}/headers": {"X-Team": "blue", "X-Api-Key": "hush"}},
+            "routes[0].headers.X-Api-Key is a secret by its name and would show",
+        ),
         ({"sidecar/config/admin/host": "127.0.0.1"}, "admin.host (127.0.0.1) is loopback"),
         ({"sidecar/config/admin/port": 0}, "admin.port is 0"),
         ({"sidecar/config/admin/port": 8080}, "8080 is also sidecar.config.admin.port"),
@@ -348,6 +356,16 @@ def test_nonsense_is_refused_by_the_name_of_the_value(changes: Values, told: str
     assert told in str(refused.value)
 
 
+def test_a_credential_in_a_header_is_taken_by_reference(tmp_path: Path) -> None:
+    headers = {
+        "Authorization": {"file": "/run/secrets/kafka/password"},
+        "X-Api-Key": {"file": "/run/secrets/kafka/password"},
+        "X-Team": "blue",
+    }
+    settings = settings_of(render(changed({f"{ROUTE}/headers": headers})), tmp_path)
+    assert settings.routes[0].headers["Authorization"].known == "hush"
+
+
 def test_native_sidecars_are_refused_where_there_are_none() -> None:
     with pytest.raises(Refused, match=r"sidecar\.native needs Kubernetes 1\.29"):
         render(LEAST, kubernetes="1.28.3")
@@ -368,3 +386,22 @@ def test_another_chart_takes_the_parts(tmp_path: Path) -> None:
     assert pod["terminationGracePeriodSeconds"] == 45
     (config,) = (each for each in pod["volumes"] if each["name"] == "sidecar-config")
     assert config["configMap"]["name"] == rendered.of("ConfigMap")["metadata"]["name"]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_chart_that_depends_on_it_may_switch_it(
+    enabled: bool, major: int, tmp_path: Path
+) -> None:
+    """By a condition, which helm leaves among the values; and global ones come with it."""
+    parent = tmp_path / "parent"
+    shutil.copytree(CHART, parent / "charts" / CHART.name)
+    needed = {
+        "name": CHART.name,
+        "version": "0.1.0",
+        "repository": "",
+        "condition": f"{CHART.name}.enabled",
+    }
+    chart = {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": [needed]}
+    (parent / "Chart.yaml").write_text(yaml.safe_dump(chart), encoding="utf-8")
+    values = {CHART.name: {**LEAST, "enabled": enabled}, "global": {"region": "eu"}}
+    assert ("Deployment" in render(values, chart=parent, major=major).kinds) is enabled

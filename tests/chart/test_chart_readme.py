@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from tests.chart.test_every_value import WHOLE
+from tests.chart.values import WHOLE
 from tests.rig.helm import CHART
 
 README: Final = CHART / "README.md"

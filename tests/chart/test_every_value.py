@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.chart.values import Values, changed
+from tests.chart.values import WHOLE, Values, changed
 from tests.rig.helm import CHART, Rendered, render
 
 POD: Final = "Deployment/spec/template/spec"
@@ -44,7 +44,13 @@ def of(name: str, **beside: Any) -> Values:
 
 KEDA: Final = of("keda")
 BACKLOG: Final = of(
-    "keda", **{"lag/enabled": False, "backlog/enabled": True, "backlog/serverAddress": "http://p"}
+    "keda",
+    **{
+        "minReplicas": 1,
+        "lag/enabled": False,
+        "backlog/enabled": True,
+        "backlog/serverAddress": "http://p",
+    },
 )
 ALONE: Final = {
     "workload/enabled": False,
@@ -234,9 +240,6 @@ CASES: Final = {
     "keda.target.name": Case("it", "ScaledObject/spec/scaleTargetRef/name", beside=KEDA),
     "test.enabled": Case(False, "Pod", ABSENT),
 }  # fmt: skip
-
-WHOLE: Final = ("podSecurityContext", "app.securityContext", "sidecar.securityContext",
-                "sidecar.resources")  # fmt: skip
 
 
 def leaves(node: Values, path: str = "") -> Iterator[str]:

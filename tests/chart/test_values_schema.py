@@ -1,6 +1,6 @@
-"""The chart's values schema holds that of the configuration, and its rules those of the project.
+"""The chart's values schema holds that of the configuration, and its files what is said elsewhere.
 
-`python tests/chart/test_values_schema.py` writes both anew.
+`python tests/chart/test_values_schema.py` writes them anew.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import yaml
 import sidecar
 from sidecar.core.kafka_rules import is_secret
 from sidecar.settings import json_schema
+from tests.chart.values import WHOLE
 
 ROOT: Final = Path(__file__).parents[2]
 HELM: Final = ROOT / "deploy" / "helm"
@@ -22,6 +23,7 @@ SCHEMA: Final = CHART / "values.schema.json"
 OWN_PART: Final = HELM / "values.schema.yaml"
 ALERTS: Final = ROOT / "deploy" / "monitoring" / "alerts.yaml"
 CHART_ALERTS: Final = CHART / "files" / "alerts.yaml"
+DEFAULTS: Final = CHART / "files" / "defaults.yaml"
 # A list merges with nothing and a later file of values may bring it: what is required, and what the
 # chart sets itself, is said by its checks in a sentence, not by the schema.
 _KEYWORDS: Final = frozenset(("title", "default", "format", "writeOnly", "examples"))
@@ -57,12 +59,36 @@ def _moved(node: Any, names: bool = False) -> Any:
     }
 
 
+def defaults() -> dict[str, Any]:
+    """What null stands for: values.yaml, without what Kubernetes knows better."""
+    values: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    for path in WHOLE:
+        *way, last = path.split(".")
+        node = values
+        for part in way:
+            node = node[part]
+        node[last] = {}
+    values["podDisruptionBudget"]["maxUnavailable"] = None  # as it is for who prefers minAvailable
+    return values
+
+
+def defaults_text() -> str:
+    head = "# Made of values.yaml by `python tests/chart/test_values_schema.py`.\n"
+    return head + yaml.safe_dump(defaults(), sort_keys=False)
+
+
 def schema_text() -> str:
     return json.dumps(values_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 def test_the_schema_is_that_of_the_configuration() -> None:
     assert SCHEMA.read_text(encoding="utf-8") == schema_text(), (
+        "run: python tests/chart/test_values_schema.py"
+    )
+
+
+def test_the_defaults_are_those_of_the_values() -> None:
+    assert DEFAULTS.read_text(encoding="utf-8") == defaults_text(), (
         "run: python tests/chart/test_values_schema.py"
     )
 
@@ -88,7 +114,7 @@ def test_every_default_has_its_place_in_the_schema() -> None:
 
 
 def test_the_chart_knows_the_same_secrets_as_the_configuration() -> None:
-    checks = (CHART / "templates" / "_checks.tpl").read_text(encoding="utf-8")
+    checks = (CHART / "templates" / "_checks_config.tpl").read_text(encoding="utf-8")
     assert "password|passphrase|secret|key[.]pem$|oauthbearer[.]config$" in checks
     assert is_secret("sasl.password")
     assert is_secret("ssl.key.pem")
@@ -97,6 +123,7 @@ def test_the_chart_knows_the_same_secrets_as_the_configuration() -> None:
 
 if __name__ == "__main__":
     SCHEMA.write_text(schema_text(), encoding="utf-8")
+    DEFAULTS.write_text(defaults_text(), encoding="utf-8")
     if ALERTS.exists():
         CHART_ALERTS.parent.mkdir(exist_ok=True)
         CHART_ALERTS.write_bytes(ALERTS.read_bytes())

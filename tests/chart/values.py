@@ -7,6 +7,14 @@ from typing import Any, Final
 
 Values = dict[str, Any]
 
+# Values that are one object of Kubernetes, with defaults.
+WHOLE: Final = (
+    "podSecurityContext",
+    "app.securityContext",
+    "sidecar.securityContext",
+    "sidecar.resources",
+)
+
 LEAST: Final[Values] = {
     "app": {
         "image": {"repository": "shop/orders", "tag": "1.2"},

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import metadata
 from pathlib import Path
 from queue import Queue
 from typing import Final
@@ -22,7 +23,7 @@ import pytest
 from confluent_kafka import Producer
 
 import sidecar
-from tests.image.conftest import TAG
+from tests.image.conftest import SAID, TAG
 from tests.rig.images import Engine, build
 from tests.rig.ports import free_ports
 
@@ -55,9 +56,18 @@ def test_it_says_what_it_is_and_who_it_runs_as(containers: Engine) -> None:
     config = json.loads(containers.ask("image", "inspect", TAG))[0]["Config"]
     assert config["User"] == "65532:65532"
     assert config["Entrypoint"] == ["sidecar"]
-    labels = config["Labels"]
-    assert labels["org.opencontainers.image.title"] == "kafka-dispatch-sidecar"
-    assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+    prefix = "org.opencontainers.image."
+    labels = {
+        name.removeprefix(prefix): value
+        for name, value in config["Labels"].items()
+        if name.startswith(prefix)
+    }
+    about = metadata("kafka-dispatch-sidecar")
+    assert labels["title"] == about["Name"]
+    assert labels["description"] == about["Summary"]
+    assert labels["licenses"] == about["License-Expression"]
+    assert {name: labels[name.lower()] for name in SAID} == SAID
+    assert "python" in labels["base.name"]
 
 
 def test_what_it_adds_to_its_base_is_small(containers: Engine) -> None:

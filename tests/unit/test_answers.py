@@ -259,31 +259,31 @@ def test_answers_come_from_the_file_or_as_json_from_the_environment(tmp_path: Pa
     }
 
 
-@pytest.mark.parametrize(
-    ("answers", "told"),
-    [
-        (
-            {"409": "cancelled"},
-            f"answers.409: must be one of {NAMES}, not 'cancelled'",
-        ),
-        (
-            {"409": "deliverd"},
-            f"answers.409: must be one of {NAMES}, not 'deliverd'; did you mean delivered?",
-        ),
-        (
-            {"4x": "retry"},
-            "answers: '4x' is not a status (409), a class (5xx) or a range (300-399)",
-        ),
-        (
-            {"400-450": "retry", "440-460": "rejected"},
-            "answers.440-460: overlaps '400-450': which of them is meant?",
-        ),
-        (
-            {"5xx": "retry", "500-599": "rejected"},
-            "answers.500-599: overlaps '5xx': which of them is meant?",
-        ),
-        (["409"], 'answers: must be a mapping of statuses to outcomes: {"409": delivered}'),
-    ],
-)
+REFUSED: list[tuple[object, str]] = [
+    (
+        {"409": "cancelled"},
+        f"answers.409: must be one of {NAMES}, not 'cancelled'",
+    ),
+    (
+        {"409": "deliverd"},
+        f"answers.409: must be one of {NAMES}, not 'deliverd'; did you mean delivered?",
+    ),
+    (
+        {"4x": "retry"},
+        "answers: '4x' is not a status (409), a class (5xx) or a range (300-399)",
+    ),
+    (
+        {"400-450": "retry", "440-460": "rejected"},
+        "answers.440-460: overlaps '400-450': which of them is meant?",
+    ),
+    (
+        {"5xx": "retry", "500-599": "rejected"},
+        "answers.500-599: overlaps '5xx': which of them is meant?",
+    ),
+    (["409"], 'answers: must be a mapping of statuses to outcomes: {"409": delivered}'),
+]
+
+
+@pytest.mark.parametrize(("answers", "told"), REFUSED)
 def test_answers_that_make_no_sense_are_refused(answers: object, told: str) -> None:
     assert problems(answers) == [told]

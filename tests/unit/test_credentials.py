@@ -104,51 +104,51 @@ def test_secrets_show_nowhere(tmp_path: Path) -> None:
     assert HUSH not in repr(credentials(given.routes[0]))
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"auth": {"bearer": ""}}, "auth.bearer: must not be empty"),
-        ({"auth": {"bearer": 5}}, "auth.bearer: must be text, {file: PATH} or {env: NAME}"),
-        (
-            {"auth": {"bearer": {"env": "NOT_THERE"}}},
-            "auth.bearer: the environment has no NOT_THERE, or it is empty",
-        ),
-        (
-            {"auth": {"bearer": {"file": "/not/there"}}},
-            "auth.bearer: cannot read /not/there: No such file or directory",
-        ),
-        (
-            {"auth": {"bearer": f"{HUSH} x"}},
-            "auth.bearer: a bearer token must hold visible ASCII without spaces, and not be empty",
-        ),
-        (
-            {"auth": {"signature": HUSH}},
-            "auth.signature: a signing secret must begin with whsec_",
-        ),
-        (
-            {"auth": {"signature": f"whsec_{HUSH}"}},
-            "auth.signature: a signing secret must be base64 after whsec_",
-        ),
-        (
-            {"auth": {"signature": "whsec_aHVzaA=="}},
-            "auth.signature: a signing secret must hold 24 to 64 bytes, not 4",
-        ),
-        ({"headers": HUSH}, "headers: must be a mapping of header names to values"),
-        ({"headers": {"X": 5}}, "headers.X: must be text, {file: PATH} or {env: NAME}"),
-        ({"headers": {"a b": "x"}}, "headers: 'a b' is not a legal header name"),
-        (
-            {"headers": {"X": f"{HUSH}\r\nY: 1"}},
-            f"headers: {NO_VALUE}",
-        ),
-        ({"headers": {"Host": "x"}}, "headers.Host: is the sidecar's own header"),
-        ({"headers": {"Kafka-Key": "x"}}, "headers.Kafka-Key: is the sidecar's own header"),
-        ({"headers": {"X": "1", "x": "2"}}, "headers.x: is given twice"),
-        (
-            {"auth": {"bearer": HUSH}, "headers": {"authorization": "Basic x"}},
-            "headers.authorization: is given as well as auth.bearer: keep one of them",
-        ),
-    ],
-)
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"auth": {"bearer": ""}}, "auth.bearer: must not be empty"),
+    ({"auth": {"bearer": 5}}, "auth.bearer: must be text, {file: PATH} or {env: NAME}"),
+    (
+        {"auth": {"bearer": {"env": "NOT_THERE"}}},
+        "auth.bearer: the environment has no NOT_THERE, or it is empty",
+    ),
+    (
+        {"auth": {"bearer": {"file": "/not/there"}}},
+        "auth.bearer: cannot read /not/there: No such file or directory",
+    ),
+    (
+        {"auth": {"bearer": f"{HUSH} x"}},
+        "auth.bearer: a bearer token must hold visible ASCII without spaces, and not be empty",
+    ),
+    (
+        {"auth": {"signature": HUSH}},
+        "auth.signature: a signing secret must begin with whsec_",
+    ),
+    (
+        {"auth": {"signature": f"whsec_{HUSH}"}},
+        "auth.signature: a signing secret must be base64 after whsec_",
+    ),
+    (
+        {"auth": {"signature": "whsec_aHVzaA=="}},
+        "auth.signature: a signing secret must hold 24 to 64 bytes, not 4",
+    ),
+    ({"headers": HUSH}, "headers: must be a mapping of header names to values"),
+    ({"headers": {"X": 5}}, "headers.X: must be text, {file: PATH} or {env: NAME}"),
+    ({"headers": {"a b": "x"}}, "headers: 'a b' is not a legal header name"),
+    (
+        {"headers": {"X": f"{HUSH}\r\nY: 1"}},
+        f"headers: {NO_VALUE}",
+    ),
+    ({"headers": {"Host": "x"}}, "headers.Host: is the sidecar's own header"),
+    ({"headers": {"Kafka-Key": "x"}}, "headers.Kafka-Key: is the sidecar's own header"),
+    ({"headers": {"X": "1", "x": "2"}}, "headers.x: is given twice"),
+    (
+        {"auth": {"bearer": HUSH}, "headers": {"authorization": "Basic x"}},
+        "headers.authorization: is given as well as auth.bearer: keep one of them",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "told"), REFUSED)
 def test_credentials_that_make_no_sense_are_refused_without_being_told(
     given: dict[str, Any], told: str
 ) -> None:

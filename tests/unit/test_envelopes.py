@@ -306,49 +306,49 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        (
-            {"preset": "lambda", "encoding": "raw"},
-            "encoding: raw is not what lambda sends: lambda",
-        ),
-        (
-            {"encoding": "pubsub"},
-            "encoding: pubsub is not what default sends: raw or cloudevents",
-        ),
-        ({"cloudevents": {}}, "cloudevents: needs encoding: cloudevents"),
-        (
-            {"preset": "dapr", "cloudevents": {"mode": "binary"}},
-            "cloudevents.mode: is structured with preset: dapr",
-        ),
-        (
-            {"preset": "knative", "cloudevents": {"mode": "structured"}},
-            "cloudevents.mode: is binary with preset: knative",
-        ),
-        (
-            {"encoding": "cloudevents", "cloudevents": {"extensions": {"id": "1"}}},
-            "cloudevents.extensions.id: is made by the sidecar: choose another name",
-        ),
-    ],
-)
+UNFIT: list[tuple[dict[str, Any], str]] = [
+    (
+        {"preset": "lambda", "encoding": "raw"},
+        "encoding: raw is not what lambda sends: lambda",
+    ),
+    (
+        {"encoding": "pubsub"},
+        "encoding: pubsub is not what default sends: raw or cloudevents",
+    ),
+    ({"cloudevents": {}}, "cloudevents: needs encoding: cloudevents"),
+    (
+        {"preset": "dapr", "cloudevents": {"mode": "binary"}},
+        "cloudevents.mode: is structured with preset: dapr",
+    ),
+    (
+        {"preset": "knative", "cloudevents": {"mode": "structured"}},
+        "cloudevents.mode: is binary with preset: knative",
+    ),
+    (
+        {"encoding": "cloudevents", "cloudevents": {"extensions": {"id": "1"}}},
+        "cloudevents.extensions.id: is made by the sidecar: choose another name",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "told"), UNFIT)
 def test_what_does_not_fit_together_is_refused(given: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError) as caught:
         route(**given)
     assert str(caught.value) == f"routes[0].{told}"
 
 
-@pytest.mark.parametrize(
-    "cloudevents",
-    [
-        {"source": ""},
-        {"source": "a b"},
-        {"type": "a\nb"},
-        {"extensions": {"a-b": "1"}},
-        {"extensions": {"a": ""}},
-        {"extensions": {"a": "1\r\n"}},
-    ],
-)
+ILLEGAL: list[dict[str, Any]] = [
+    {"source": ""},
+    {"source": "a b"},
+    {"type": "a\nb"},
+    {"extensions": {"a-b": "1"}},
+    {"extensions": {"a": ""}},
+    {"extensions": {"a": "1\r\n"}},
+]
+
+
+@pytest.mark.parametrize("cloudevents", ILLEGAL)
 def test_attributes_that_are_not_legal_are_refused(cloudevents: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"routes\[0\]\.cloudevents"):
         route(encoding="cloudevents", cloudevents=cloudevents)

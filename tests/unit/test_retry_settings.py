@@ -57,62 +57,62 @@ def test_the_own_pattern_may_match_them() -> None:
 OTHER = {"name": "other", "group_id": "other"}
 
 
-@pytest.mark.parametrize(
-    ("routes", "said"),
-    [
-        (
-            [{"retry": {"topics": [{"delay_seconds": 1, "topic": "a b"}]}}],
-            "routes[0].retry.topics[0].topic: 'a b' is not a legal topic name",
-        ),
-        (
-            [{"retry": {"topics": [{"delay_seconds": 60}, {"delay_seconds": 60}]}}],
-            f"routes[0].retry.topics[1]: the topic {NAMES[1]!r} is that of routes[0].retry.topics",
-        ),
-        (
-            [{"retry": {"topics": [{"delay_seconds": 1, "topic": "orders"}]}}],
-            "routes[0].retry.topics[0]: the topic 'orders' is read by routes[0]",
-        ),
-        (
-            [{"topics": ["orders", NAMES[0]], "retry": TIERS}],
-            f"routes[0].retry: the topic {NAMES[0]!r} is read by routes[0]",
-        ),
-        (
-            [
-                {
-                    "dead_letter": {"topic": "dead"},
-                    "retry": {"topics": [{"delay_seconds": 1, "topic": "dead"}]},
-                }
-            ],
-            "routes[0].retry.topics[0]: the topic 'dead' is routes[0].dead_letter.topic as well",
-        ),
-        (
-            [
-                {"retry": TIERS},
-                {**OTHER, "topics": None, "pattern": "^.*retry.60s", "group_id": "billing"},
-            ],
-            f"routes[0].retry.topics[0]: the topic {NAMES[1]!r} is read by routes[1]",
-        ),
-        (
-            [
-                {"retry": {"topics": [{"delay_seconds": 1, "topic": "later"}]}},
-                {**OTHER, "topics": ["x"], "dead_letter": {"topic": "later"}},
-            ],
-            "routes[0].retry.topics[0]: the topic 'later' is routes[1].dead_letter.topic as well",
-        ),
-        (
-            [
-                {"retry": {"topics": [{"delay_seconds": 1, "topic": "later"}]}},
-                {
-                    **OTHER,
-                    "topics": ["x"],
-                    "retry": {"topics": [{"delay_seconds": 1, "topic": "later"}]},
-                },
-            ],
-            "routes[1].retry.topics[0]: the topic 'later' is that of routes[0].retry.topics[0]",
-        ),
-        ([{"relieve_by": "park"}], "routes[0].relieve_by: park needs a place: add dead_letter"),
-    ],
-)
+TOPICS: list[tuple[list[dict[str, Any]], str]] = [
+    (
+        [{"retry": {"topics": [{"delay_seconds": 1, "topic": "a b"}]}}],
+        "routes[0].retry.topics[0].topic: 'a b' is not a legal topic name",
+    ),
+    (
+        [{"retry": {"topics": [{"delay_seconds": 60}, {"delay_seconds": 60}]}}],
+        f"routes[0].retry.topics[1]: the topic {NAMES[1]!r} is that of routes[0].retry.topics",
+    ),
+    (
+        [{"retry": {"topics": [{"delay_seconds": 1, "topic": "orders"}]}}],
+        "routes[0].retry.topics[0]: the topic 'orders' is read by routes[0]",
+    ),
+    (
+        [{"topics": ["orders", NAMES[0]], "retry": TIERS}],
+        f"routes[0].retry: the topic {NAMES[0]!r} is read by routes[0]",
+    ),
+    (
+        [
+            {
+                "dead_letter": {"topic": "dead"},
+                "retry": {"topics": [{"delay_seconds": 1, "topic": "dead"}]},
+            }
+        ],
+        "routes[0].retry.topics[0]: the topic 'dead' is routes[0].dead_letter.topic as well",
+    ),
+    (
+        [
+            {"retry": TIERS},
+            {**OTHER, "topics": None, "pattern": "^.*retry.60s", "group_id": "billing"},
+        ],
+        f"routes[0].retry.topics[0]: the topic {NAMES[1]!r} is read by routes[1]",
+    ),
+    (
+        [
+            {"retry": {"topics": [{"delay_seconds": 1, "topic": "later"}]}},
+            {**OTHER, "topics": ["x"], "dead_letter": {"topic": "later"}},
+        ],
+        "routes[0].retry.topics[0]: the topic 'later' is routes[1].dead_letter.topic as well",
+    ),
+    (
+        [
+            {"retry": {"topics": [{"delay_seconds": 1, "topic": "later"}]}},
+            {
+                **OTHER,
+                "topics": ["x"],
+                "retry": {"topics": [{"delay_seconds": 1, "topic": "later"}]},
+            },
+        ],
+        "routes[1].retry.topics[0]: the topic 'later' is that of routes[0].retry.topics[0]",
+    ),
+    ([{"relieve_by": "park"}], "routes[0].relieve_by: park needs a place: add dead_letter"),
+]
+
+
+@pytest.mark.parametrize(("routes", "said"), TOPICS)
 def test_topics_that_are_in_each_others_way_are_refused(
     routes: list[dict[str, Any]], said: str
 ) -> None:

@@ -121,17 +121,17 @@ def test_a_route_that_contradicts_itself_is_refused(route: dict[str, Any], said:
     assert told(route).startswith(f"routes[0].{said}")
 
 
-@pytest.mark.parametrize(
-    ("second", "said"),
-    [
-        ({}, "routes[1].name: 'orders' is also the name of routes[0]: names must differ"),
-        ({"name": "x"}, "routes[1]: reads 'orders' like routes[0], in the same group"),
-        (
-            {"topics": None, "pattern": "^ord"},
-            "routes[1]: reads 'orders' like routes[0], in the same group",
-        ),
-    ],
-)
+PAIRS: list[tuple[dict[str, Any], str]] = [
+    ({}, "routes[1].name: 'orders' is also the name of routes[0]: names must differ"),
+    ({"name": "x"}, "routes[1]: reads 'orders' like routes[0], in the same group"),
+    (
+        {"topics": None, "pattern": "^ord"},
+        "routes[1]: reads 'orders' like routes[0], in the same group",
+    ),
+]
+
+
+@pytest.mark.parametrize(("second", "said"), PAIRS)
 def test_two_routes_that_are_in_each_others_way_are_refused(
     second: dict[str, Any], said: str
 ) -> None:
@@ -201,25 +201,25 @@ def test_a_route_of_its_own_may_handle_dead_letters() -> None:
     assert len(load({"dead_letter": {"topic": "others"}}, fan()).routes) == 2
 
 
-@pytest.mark.parametrize(
-    ("top", "said"),
-    [
-        ({"grace_seconds": 25.5}, "drain_seconds: (25) must be 1 s below grace_seconds (25.5)"),
-        (
-            {"revoke_seconds": 10, "kafka": {**KAFKA, "max.poll.interval.ms": 10_000,
-             "session.timeout.ms": 6000}},
-            "revoke_seconds: (10) must be below kafka's max.poll.interval.ms (10 s)",
-        ),
-        (
-            {"commit_interval_seconds": 25},
-            "commit_interval_seconds: (25) must be below drain_seconds (25): lower it",
-        ),
-        (
-            {"kafka": {"bootstrap.servers": "x:1"}},
-            "kafka.group.id: is required: the consumer group to join",
-        ),
-    ],
-)  # fmt: skip
+TIMES: list[tuple[dict[str, Any], str]] = [
+    ({"grace_seconds": 25.5}, "drain_seconds: (25) must be 1 s below grace_seconds (25.5)"),
+    (
+        {"revoke_seconds": 10, "kafka": {**KAFKA, "max.poll.interval.ms": 10_000,
+         "session.timeout.ms": 6000}},
+        "revoke_seconds: (10) must be below kafka's max.poll.interval.ms (10 s)",
+    ),
+    (
+        {"commit_interval_seconds": 25},
+        "commit_interval_seconds: (25) must be below drain_seconds (25): lower it",
+    ),
+    (
+        {"kafka": {"bootstrap.servers": "x:1"}},
+        "kafka.group.id: is required: the consumer group to join",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("top", "said"), TIMES)
 def test_times_that_contradict_each_other_are_refused(top: dict[str, Any], said: str) -> None:
     assert told(**top).startswith(said)
 
@@ -286,21 +286,20 @@ def test_a_property_that_would_break_something_is_refused_with_the_reason(
     assert str(problem).startswith(said)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"enable.auto.commit": False},
-        {"enable.auto.commit": "false"},
-        {"auto.offset.reset": "latest"},
-        {"group.protocol": "consumer", "group.remote.assignor": "uniform"},
-        {"partition.assignment.strategy": "range,roundrobin"},
-        {"sasl.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"},
-        {"session.timeout.ms": "6000", "heartbeat.interval.ms": 2000.0},
-        {"bootstrap.servers": "embedded"},
-        {"security.protocol": "SASL_SSL"},
-    ],
-    ids=str,
-)
+PASSES: list[dict[str, Any]] = [
+    {"enable.auto.commit": False},
+    {"enable.auto.commit": "false"},
+    {"auto.offset.reset": "latest"},
+    {"group.protocol": "consumer", "group.remote.assignor": "uniform"},
+    {"partition.assignment.strategy": "range,roundrobin"},
+    {"sasl.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"},
+    {"session.timeout.ms": "6000", "heartbeat.interval.ms": 2000.0},
+    {"bootstrap.servers": "embedded"},
+    {"security.protocol": "SASL_SSL"},
+]
+
+
+@pytest.mark.parametrize("given", PASSES)
 def test_everything_else_passes_through(given: dict[str, Any]) -> None:
     assert check_kafka_properties({**KAFKA, **given}) == []
 

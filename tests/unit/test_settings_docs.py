@@ -50,8 +50,9 @@ def kind_of(field: FieldInfo) -> str:
 
 
 def range_of(field: FieldInfo) -> str:
-    limits = [*field.metadata]
-    for part in field.metadata:
+    inside = [each for part in get_args(field.annotation) for each in get_args(part)[1:]]
+    limits = [*field.metadata, *inside]
+    for part in [*limits]:
         limits += getattr(part, "metadata", [])
     low = next((f"≥ {each.ge}" for each in limits if isinstance(each, Ge)), "")
     low = low or next((f"> {each.gt}" for each in limits if isinstance(each, Gt)), "")

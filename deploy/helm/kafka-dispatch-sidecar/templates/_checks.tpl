@@ -1,19 +1,62 @@
 {{- /*
 What the schema cannot say: values that are right by themselves and contradict each other. Each
-failure is one sentence that begins with the value. Everything that is rendered includes this.
+failure is one sentence that begins with the value. Everything that is rendered includes this; it is done once.
 */ -}}
 
 {{- define "kafka-dispatch-sidecar.check" -}}
+{{- include "kafka-dispatch-sidecar.settle" . -}}
+{{- if not .Values.checked -}}
 {{- include "kafka-dispatch-sidecar.checkConfig" . -}}
 {{- include "kafka-dispatch-sidecar.checkPod" . -}}
-{{- if and .Values.autoscaling.enabled .Values.keda.enabled -}}
+{{- include "kafka-dispatch-sidecar.checkNames" . -}}
+{{- include "kafka-dispatch-sidecar.checkScaling" . -}}
+{{- $_ := set .Values "checked" true -}}
+{{- end -}}
+{{- end -}}
+
+{{- /*
+A value that is null, or has nothing behind its colon, is taken out by helm, with all that would be below
+it: it is put back as it is by default. What is null by default, and what Kubernetes knows better, is left.
+*/ -}}
+{{- define "kafka-dispatch-sidecar.settle" -}}
+{{- if not .Values.settled -}}
+{{- $defaults := .Files.Get "files/defaults.yaml" | required "This chart was packed without its files." | fromYaml -}}
+{{- include "kafka-dispatch-sidecar.fill" (dict "into" .Values "from" $defaults) -}}
+{{- $_ := set .Values "settled" true -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kafka-dispatch-sidecar.fill" -}}
+{{- $into := .into -}}
+{{- range $key, $value := .from -}}
+{{- if kindIs "invalid" (index $into $key) -}}
+{{- $_ := set $into $key $value -}}
+{{- else if kindIs "map" $value -}}
+{{- include "kafka-dispatch-sidecar.fill" (dict "into" (index $into $key) "from" $value) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kafka-dispatch-sidecar.checkScaling" -}}
+{{- $keda := .Values.keda -}}
+{{- if and .Values.autoscaling.enabled $keda.enabled -}}
 {{- fail "keda.enabled and autoscaling.enabled are both true: two autoscalers would fight over the replicas, keep one." -}}
 {{- end -}}
-{{- if and .Values.keda.enabled (not .Values.keda.lag.enabled) (not .Values.keda.backlog.enabled) -}}
+{{- if and $keda.enabled (not $keda.lag.enabled) (not $keda.backlog.enabled) -}}
 {{- fail "keda.enabled is true and neither keda.lag nor keda.backlog is: enable what to scale by." -}}
 {{- end -}}
-{{- if and .Values.keda.enabled .Values.keda.backlog.enabled (not .Values.keda.backlog.serverAddress) -}}
+{{- if and $keda.enabled $keda.backlog.enabled (not $keda.backlog.serverAddress) -}}
 {{- fail "keda.backlog.serverAddress is missing: the address of Prometheus." -}}
+{{- end -}}
+{{- if and $keda.enabled (not $keda.lag.enabled) (not (int $keda.minReplicas)) -}}
+{{- fail "keda.minReplicas is 0 and keda.lag is off: nothing would start the first pod, since the backlog is told by pods. Enable keda.lag, or set keda.minReplicas to 1." -}}
+{{- end -}}
+{{- if and $keda.enabled $keda.lag.enabled -}}
+{{- range $name := list "bootstrap.servers" "group.id" "auto.offset.reset" -}}
+{{- if kindIs "map" (get $.Values.sidecar.config.kafka $name) -}}
+{{- fail (printf "sidecar.config.kafka: %s is read by the pod alone, and keda.lag needs it: write it as text, or scale by keda.backlog." $name) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- range $name := list "autoscaling" "keda" -}}
 {{- $scaler := index $.Values $name -}}
@@ -26,57 +69,16 @@ failure is one sentence that begins with the value. Everything that is rendered 
 {{- end -}}
 {{- end -}}
 
-{{- define "kafka-dispatch-sidecar.checkConfig" -}}
-{{- $config := .Values.sidecar.config -}}
-{{- $kafka := $config.kafka | default dict -}}
-{{- if not (index $kafka "bootstrap.servers") -}}
-{{- fail "sidecar.config.kafka: bootstrap.servers is missing: the addresses of the brokers." -}}
-{{- end -}}
-{{- range $property, $value := $kafka -}}
-{{- if and (regexMatch "password|passphrase|secret|key[.]pem$|oauthbearer[.]config$" $property) (not (kindIs "map" $value)) -}}
-{{- fail (printf "sidecar.config.kafka: %s is a secret and would show in a ConfigMap: give {file: …} from sidecar.secretMounts, or {env: …}." $property) -}}
-{{- end -}}
-{{- end -}}
-{{- range $index, $route := $config.routes -}}
-{{- $at := printf "sidecar.config.routes[%d]" $index -}}
-{{- if and (not (index $kafka "group.id")) (not $route.group_id) -}}
-{{- fail (printf "sidecar.config.kafka: group.id is missing, and %s has no group_id of its own." $at) -}}
-{{- end -}}
-{{- if and (not $route.topics) (not $route.pattern) -}}
-{{- fail (printf "%s.topics is missing: a list of topics, or pattern: ^…" $at) -}}
-{{- end -}}
-{{- if and $route.topics $route.pattern -}}
-{{- fail (printf "%s.pattern is given as well as topics: keep one of them." $at) -}}
-{{- end -}}
-{{- if and (eq (default "at_least_once" $route.guarantee) "at_most_once") (not $route.loss_budget) -}}
-{{- fail (printf "%s.loss_budget is required by at_most_once: how many records may one crash lose?" $at) -}}
-{{- end -}}
-{{- if and (eq (default "at_least_once" $route.guarantee) "at_least_once") (not (kindIs "invalid" $route.loss_budget)) -}}
-{{- fail (printf "%s.loss_budget belongs to guarantee: at_most_once; at_least_once loses nothing." $at) -}}
-{{- end -}}
-{{- range $name, $value := $route.auth -}}
-{{- if not (kindIs "map" $value) -}}
-{{- fail (printf "%s.auth.%s is a secret and would show in a ConfigMap: give {file: …} from sidecar.secretMounts, or {env: …}." $at $name) -}}
-{{- end -}}
-{{- end -}}
-{{- $timeout := dig "timeout_seconds" 20 $route | float64 -}}
-{{- $drain := dig "drain_seconds" 25 $config | float64 -}}
-{{- if ge $timeout $drain -}}
-{{- fail (printf "%s.timeout_seconds (%v) must be below sidecar.config.drain_seconds (%v), or a stop cuts requests that were on time." $at $timeout $drain) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
 {{- define "kafka-dispatch-sidecar.checkPod" -}}
 {{- $config := .Values.sidecar.config -}}
 {{- if hasKey $config "grace_seconds" -}}
 {{- fail "sidecar.config.grace_seconds is set by the chart: remove it, and see terminationGracePeriodSeconds." -}}
 {{- end -}}
 {{- $admin := $config.admin -}}
-{{- if hasKey $admin "token" -}}
+{{- if $admin.token -}}
 {{- fail "sidecar.config.admin.token would show in a ConfigMap: name a Secret in sidecar.adminToken." -}}
 {{- end -}}
-{{- if hasKey $admin "token_file" -}}
+{{- if $admin.token_file -}}
 {{- fail "sidecar.config.admin.token_file is set by the chart: name a Secret in sidecar.adminToken." -}}
 {{- end -}}
 {{- if hasKey $admin "socket" -}}
@@ -97,9 +99,15 @@ failure is one sentence that begins with the value. Everything that is rendered 
 {{- if and .Values.sidecar.native (semverCompare "<1.29-0" .Capabilities.KubeVersion.Version) -}}
 {{- fail (printf "sidecar.native needs Kubernetes 1.29 or newer (this is %s): set it to false." .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
-{{- range $port := .Values.app.ports -}}
+{{- range $container := prepend .Values.extraContainers (dict "name" "app" "ports" .Values.app.ports) -}}
+{{- $at := ternary "app.ports" (printf "extraContainers: %s: ports" $container.name) (eq $container.name "app") -}}
+{{- range $port := $container.ports -}}
 {{- if eq (int $port.containerPort) (int $admin.port) -}}
-{{- fail (printf "app.ports: %d is also sidecar.config.admin.port, and both share the pod's network: change one." (int $admin.port)) -}}
+{{- fail (printf "%s: %d is also sidecar.config.admin.port, and both share the pod's network: change one." $at (int $admin.port)) -}}
+{{- end -}}
+{{- if eq ($port.name | default "") "sidecar-admin" -}}
+{{- fail (printf "%s: sidecar-admin is the name of the sidecar's port, by which it is scraped: choose another." $at) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $own := list "affinity" "automountServiceAccountToken" "containers" "enableServiceLinks" "imagePullSecrets" "initContainers" "nodeSelector" "priorityClassName" "securityContext" "serviceAccountName" "terminationGracePeriodSeconds" "tolerations" "topologySpreadConstraints" "volumes" -}}
@@ -110,6 +118,9 @@ failure is one sentence that begins with the value. Everything that is rendered 
 {{- end -}}
 {{- if and .Values.workload.enabled (not .Values.app.image.repository) -}}
 {{- fail "app.image.repository is missing: the image of the application." -}}
+{{- end -}}
+{{- if not .Values.sidecar.image.repository -}}
+{{- fail "sidecar.image.repository is empty: the image of the sidecar, where it was pushed to." -}}
 {{- end -}}
 {{- if and .Values.podDisruptionBudget.enabled (not (kindIs "invalid" .Values.podDisruptionBudget.minAvailable)) (not (kindIs "invalid" .Values.podDisruptionBudget.maxUnavailable)) -}}
 {{- fail "podDisruptionBudget.minAvailable and maxUnavailable are both given: set one of them to null." -}}

@@ -1,6 +1,7 @@
 {{- /* The configuration as the sidecar reads it, and the times that follow from it. */ -}}
 
 {{- define "kafka-dispatch-sidecar.drainSeconds" -}}
+{{- include "kafka-dispatch-sidecar.settle" . -}}
 {{- ceil (dig "drain_seconds" 25 .Values.sidecar.config) | int -}}
 {{- end -}}
 
@@ -20,6 +21,7 @@
 
 {{- /* The file. The pod's grace period is told, so that the sidecar checks its own times by it. */ -}}
 {{- define "kafka-dispatch-sidecar.config" -}}
+{{- include "kafka-dispatch-sidecar.settle" . -}}
 {{- $config := deepCopy .Values.sidecar.config -}}
 {{- $_ := set $config "grace_seconds" (include "kafka-dispatch-sidecar.graceSeconds" . | int) -}}
 {{- if .Values.sidecar.adminToken.secretName -}}

@@ -14,14 +14,23 @@ app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
-{{- define "kafka-dispatch-sidecar.labels" -}}
+{{- define "kafka-dispatch-sidecar.ownLabels" -}}
 {{ include "kafka-dispatch-sidecar.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+{{- end -}}
+
+{{- define "kafka-dispatch-sidecar.labels" -}}
+{{ include "kafka-dispatch-sidecar.ownLabels" . }}
 {{- with .Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{- /* With further ones, which come before the common ones: (dict "root" $ "labels" …) */ -}}
+{{- define "kafka-dispatch-sidecar.labelsWith" -}}
+{{- toYaml (merge (dict) .labels (include "kafka-dispatch-sidecar.labels" .root | fromYaml)) -}}
 {{- end -}}
 
 {{- define "kafka-dispatch-sidecar.serviceAccountName" -}}

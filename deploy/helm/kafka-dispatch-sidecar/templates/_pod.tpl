@@ -65,6 +65,7 @@ volumeMounts:
 {{- end -}}
 
 {{- define "kafka-dispatch-sidecar.volumes" -}}
+{{- include "kafka-dispatch-sidecar.settle" . -}}
 - name: sidecar-config
   configMap:
     name: {{ include "kafka-dispatch-sidecar.fullname" . | quote }}
