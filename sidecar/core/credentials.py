@@ -21,6 +21,11 @@ _OWN: Final = frozenset(
 )
 _OWN_BEGINNINGS: Final = ("__", "ce-", "kafka-", "sidecar-", "webhook-")
 
+_CREDENTIAL: Final = re.compile(
+    r"authorization|cookie|token|secret|passw|credential|signature|(api|access|auth|private)-?key"
+    r"|(^|-)auth(-|$)"
+)
+
 _KEY_PREFIX: Final = "whsec_"
 _KEY_BYTES: Final = range(24, 65)
 
@@ -40,6 +45,11 @@ def is_own_header(name: str) -> bool:
     """True for headers that the sidecar writes itself."""
     lowered = name.lower()
     return lowered in _FRAMING or lowered in _OWN or lowered.startswith(_OWN_BEGINNINGS)
+
+
+def is_credential(name: str) -> bool:
+    """True for headers that by their name hold what nobody else is to read."""
+    return _CREDENTIAL.search(name.lower()) is not None
 
 
 def bearer_value(token: str) -> str:

@@ -1,7 +1,8 @@
 """The configuration: one frozen tree, and the way to it.
 
 tree: what can be set; fields: the kinds of values; checks: what must agree; sources: flags,
-environment, file; problems: errors in the operator's words; loading: all of it together.
+environment, file; problems: errors in the operator's words; loading: all of it together;
+elsewhere: the same for a configuration that will run in another place.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from sidecar.settings.contract import (
     CloudEventsSettings,
     TlsSettings,
 )
+from sidecar.settings.elsewhere import settings_elsewhere
 from sidecar.settings.failures import DeadLetterSettings, RetrySettings, RetryTopicSettings
 from sidecar.settings.loading import json_schema, load_settings
 from sidecar.settings.secrets import Secret
@@ -43,4 +45,5 @@ __all__ = [
     "TlsSettings",
     "json_schema",
     "load_settings",
+    "settings_elsewhere",
 ]

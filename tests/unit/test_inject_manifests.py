@@ -546,6 +546,7 @@ def manifests(draw: st.DrawFn) -> str:
     template = {"metadata": draw(st.sampled_from([{}, {"annotations": {"a": "b"}}]))}
     tree: dict[str, Any] = {
         "kind": "Deployment",
+        "metadata": {"name": "orders"},
         "spec": {"template": {**template, "spec": dict(draw(st.permutations([*spec.items()])))}},
         **draw(EXTRA),
     }

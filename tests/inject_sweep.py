@@ -1,0 +1,158 @@
+"""sidecar inject over every manifest in a directory: python -m tests.inject_sweep DIR
+
+Each file is injected or refused with a sentence. What is injected holds all of its lines, is the
+same if it is done again, and is taken by Kubernetes if it was before. Prints what was done, each
+reason of refusal with how many had it, and whatever does not hold; the exit code tells.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import kubernetes_validate
+import yaml
+
+from sidecar.cli import workloads
+from sidecar.cli.inject import injected
+from sidecar.cli.pod_parts import Parts, mapping_in, mappings_in
+from sidecar.cli.yaml_edit import Manifests
+from sidecar.errors import SidecarError
+
+CONFIG: Final = "kafka: {group.id: g}\nroutes:\n  - topics: [orders]\n"
+PARTS: Final = Parts(
+    image="kafka-dispatch-sidecar:0.1.0",
+    config_map=None,
+    checksum="c" * 64,
+    drain_seconds=25,
+    stop_seconds=10,
+    port=8090,
+    native=True,
+    app=None,
+    keep_pre_stop=False,
+)
+KUBERNETES: Final = "1.34"
+ENDINGS: Final = (".yaml", ".yml", ".json")
+# What may be written anew: a line that grows between its brackets, an empty value that is filled, a
+# grace period that is too short, the sidecar's port.
+REWRITTEN: Final = re.compile(r"[\[\]{}]|:\s*(null|~)?\s*(#.*)?$|terminationGracePeriodSeconds:")
+
+
+def main(directory: Path) -> int:
+    counts: Counter[str] = Counter()
+    failures: list[str] = []
+    files = sorted(each for each in directory.rglob("*") if each.suffix in ENDINGS)
+    for file in files:
+        try:
+            text = file.read_bytes().decode()
+        except UnicodeDecodeError:
+            counts["refused: is not UTF-8"] += 1
+            continue
+        for parts, only in _ways(text, counts):
+            wrong = _swept(text, parts, only, counts)
+            failures += [f"{file.relative_to(directory)}: {each}" for each in wrong]
+    lines = [f"{count:6} {what}" for what, count in counts.most_common()]
+    lines += [f"{len(files):6} files, {len(failures)} failures", *failures, ""]
+    sys.stdout.write("\n".join(lines))
+    return min(len(failures), 1)
+
+
+def _ways(text: str, counts: Counter[str]) -> Iterator[tuple[Parts, tuple[str, ...]]]:
+    """As a whole, and then by what the reason of a refusal asks for."""
+    yield PARTS, ()
+    reason = _refusal(text, PARTS, ())
+    if "--keep-pre-stop" in reason:
+        yield replace(PARTS, keep_pre_stop=True), ()
+    if "--container" not in reason:
+        return
+    counts["several containers: each workload by itself"] += 1
+    for each in _workloads(Manifests(text).values):
+        template = workloads.template_of(each) or {}
+        first = next(iter(mappings_in(mapping_in(template, "spec"), "containers")), {})
+        only = (f"{each['kind']}/{workloads.name_of(each)}",)
+        yield replace(PARTS, app=first.get("name"), keep_pre_stop=True), only
+
+
+def _refusal(text: str, parts: Parts, only: tuple[str, ...]) -> str:
+    try:
+        injected(text, CONFIG, parts, only)
+    except SidecarError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 (it is what is looked for)
+        return f"{type(error).__name__}\n{error}"
+    return ""
+
+
+def _swept(text: str, parts: Parts, only: tuple[str, ...], counts: Counter[str]) -> list[str]:
+    if reason := _refusal(text, parts, only):
+        counts[f"refused: {_kind_of(reason)}"] += 1
+        return [reason] if "\n" in reason else []
+    counts["injected"] += 1
+    out = injected(text, CONFIG, parts, only)
+    wrong = []
+    if injected(out, CONFIG, parts, only) != out:
+        wrong.append("twice is not once")
+    if lost := [each for each in _taken_away(text, out) if not REWRITTEN.search(each)]:
+        wrong.append(f"lost {lost[:3]}")
+    if not _complaint(Manifests(text).values) and (told := _complaint(Manifests(out).values)):
+        wrong.append(f"Kubernetes refuses: {told[:300]}")
+    if _is_read(text) and not _is_read(out):
+        wrong.append("another parser cannot read it")
+    return wrong
+
+
+def _taken_away(before: str, after: str) -> Iterator[str]:
+    """Lines that are there no more; those above and below all others are the same quickly."""
+    rest = iter(after.splitlines())
+    if all(line in rest for line in before.splitlines()):
+        return
+    for line in difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm=""):
+        if line.startswith("-") and not line.startswith("---"):
+            yield line[1:]
+
+
+def _workloads(documents: list[Any]) -> Iterator[Any]:
+    for document in documents:
+        yield from filter(workloads.is_workload, workloads.objects(document))
+
+
+def _complaint(documents: list[Any]) -> str:
+    """What Kubernetes would say of them."""
+    for each in _workloads(documents):
+        try:
+            kubernetes_validate.validate(_bare(each), KUBERNETES, strict=True)
+        except Exception as error:  # noqa: BLE001 (of versions that it knows no more as well)
+            return str(error)
+    return ""
+
+
+def _is_read(text: str) -> bool:
+    try:
+        return bool([*yaml.load_all(text, yaml.CSafeLoader)])
+    except (yaml.YAMLError, ValueError):
+        return False
+
+
+def _bare(node: Any) -> Any:
+    """Without what is null: the library knows none."""
+    if isinstance(node, dict):
+        return {key: _bare(value) for key, value in node.items() if value is not None}
+    return [_bare(each) for each in node] if isinstance(node, list) else node
+
+
+def _kind_of(reason: str) -> str:
+    """Without what is of this file alone."""
+    general = re.sub(r"^(Deployment|StatefulSet|DaemonSet|Job|CronJob)( \S+)?: ", "", reason)
+    general = re.sub(r"line \d+, column \d+|'.*?'|\".*?\"", "…", general)
+    general = re.sub(r"(container|containers|volume) \S+", r"\1 …", general)
+    return re.sub(r"application: .*\?", "application?", general)[:110]
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
