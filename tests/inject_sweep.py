@@ -41,7 +41,7 @@ KUBERNETES: Final = "1.34"
 ENDINGS: Final = (".yaml", ".yml", ".json")
 # What may be written anew: a line that grows between its brackets, an empty value that is filled, a
 # grace period that is too short, the sidecar's port.
-REWRITTEN: Final = re.compile(r"[\[\]{}]|:\s*(null|~)?\s*(#.*)?$|terminationGracePeriodSeconds:")
+REWRITTEN: Final = re.compile(r"[\[\]{}]|:\s*(null|~)?\s*(#.*)?$|terminationGracePeriodSeconds\"?:")
 
 
 def main(directory: Path) -> int:
@@ -54,65 +54,60 @@ def main(directory: Path) -> int:
         except UnicodeDecodeError:
             counts["refused: is not UTF-8"] += 1
             continue
-        for parts, only in _ways(text, counts):
-            wrong = _swept(text, parts, only, counts)
-            failures += [f"{file.relative_to(directory)}: {each}" for each in wrong]
+        wrong = _swept(text, PARTS, (), counts)
+        failures += [f"{file.relative_to(directory)}: {each}" for each in wrong]
     lines = [f"{count:6} {what}" for what, count in counts.most_common()]
     lines += [f"{len(files):6} files, {len(failures)} failures", *failures, ""]
     sys.stdout.write("\n".join(lines))
     return min(len(failures), 1)
 
 
-def _ways(text: str, counts: Counter[str]) -> Iterator[tuple[Parts, tuple[str, ...]]]:
-    """As a whole, and then by what the reason of a refusal asks for."""
-    yield PARTS, ()
-    reason = _refusal(text, PARTS, ())
-    if "--keep-pre-stop" in reason:
-        yield replace(PARTS, keep_pre_stop=True), ()
-    if "--container" not in reason:
-        return
-    counts["several containers: each workload by itself"] += 1
+def _swept(text: str, parts: Parts, only: tuple[str, ...], counts: Counter[str]) -> list[str]:
+    """As a whole, or else by what the reason of the refusal asks for."""
+    try:
+        out = injected(text, CONFIG, parts, only)
+    except SidecarError as error:
+        reason = str(error)
+        counts[f"refused: {_kind_of(reason)}"] += 1
+        wrong = ["a reason of several lines"] if "\n" in reason else []
+        if "Say --container" in reason and not only:
+            return wrong + [each for way in _each(text) for each in _swept(text, *way, counts)]
+        if "say --keep-pre-stop" in reason:
+            return wrong + _swept(text, replace(parts, keep_pre_stop=True), only, counts)
+        return wrong
+    except Exception as error:  # noqa: BLE001 (it is what is looked for)
+        counts["traceback"] += 1
+        return [f"{type(error).__name__}: {error}"]
+    counts["injected" if not only else "injected, by itself"] += 1
+    return [*_faults(text, out, parts, only)]
+
+
+def _each(text: str) -> Iterator[tuple[Parts, tuple[str, ...]]]:
+    """Each workload by itself, its first container being the application."""
     for each in _workloads(Manifests(text).values):
         template = workloads.template_of(each) or {}
         first = next(iter(mappings_in(mapping_in(template, "spec"), "containers")), {})
-        only = (f"{each['kind']}/{workloads.name_of(each)}",)
-        yield replace(PARTS, app=first.get("name"), keep_pre_stop=True), only
+        yield replace(PARTS, app=first.get("name")), (f"{each['kind']}/{workloads.name_of(each)}",)
 
 
-def _refusal(text: str, parts: Parts, only: tuple[str, ...]) -> str:
-    try:
-        injected(text, CONFIG, parts, only)
-    except SidecarError as error:
-        return str(error)
-    except Exception as error:  # noqa: BLE001 (it is what is looked for)
-        return f"{type(error).__name__}\n{error}"
-    return ""
-
-
-def _swept(text: str, parts: Parts, only: tuple[str, ...], counts: Counter[str]) -> list[str]:
-    if reason := _refusal(text, parts, only):
-        counts[f"refused: {_kind_of(reason)}"] += 1
-        return [reason] if "\n" in reason else []
-    counts["injected"] += 1
-    out = injected(text, CONFIG, parts, only)
-    wrong = []
+def _faults(text: str, out: str, parts: Parts, only: tuple[str, ...]) -> Iterator[str]:
     if injected(out, CONFIG, parts, only) != out:
-        wrong.append("twice is not once")
+        yield "twice is not once"
     if lost := [each for each in _taken_away(text, out) if not REWRITTEN.search(each)]:
-        wrong.append(f"lost {lost[:3]}")
+        yield f"lost {lost[:3]}"
     if not _complaint(Manifests(text).values) and (told := _complaint(Manifests(out).values)):
-        wrong.append(f"Kubernetes refuses: {told[:300]}")
+        yield f"Kubernetes refuses: {told[:300]}"
     if _is_read(text) and not _is_read(out):
-        wrong.append("another parser cannot read it")
-    return wrong
+        yield "another parser cannot read it"
 
 
 def _taken_away(before: str, after: str) -> Iterator[str]:
-    """Lines that are there no more; those above and below all others are the same quickly."""
-    rest = iter(after.splitlines())
-    if all(line in rest for line in before.splitlines()):
+    """Lines that are there no more, but for a comma behind them, as in JSON."""
+    one, other = ([line.rstrip(",") for line in text.splitlines()] for text in (before, after))
+    rest = iter(other)
+    if all(line in rest for line in one):
         return
-    for line in difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm=""):
+    for line in difflib.unified_diff(one, other, n=0, lineterm=""):
         if line.startswith("-") and not line.startswith("---"):
             yield line[1:]
 
@@ -149,9 +144,9 @@ def _bare(node: Any) -> Any:
 def _kind_of(reason: str) -> str:
     """Without what is of this file alone."""
     general = re.sub(r"^(Deployment|StatefulSet|DaemonSet|Job|CronJob)( \S+)?: ", "", reason)
-    general = re.sub(r"line \d+, column \d+|'.*?'|\".*?\"", "…", general)
-    general = re.sub(r"(container|containers|volume) \S+", r"\1 …", general)
-    return re.sub(r"application: .*\?", "application?", general)[:110]
+    general = re.sub(r"^no YAML: .*?(?=; a template|$)", "no YAML", general)
+    general = re.sub(r"\b(container|volume) (?!is )\S+", r"\1 …", general)
+    return re.sub(r"application: .*\?", "application: …?", general)
 
 
 if __name__ == "__main__":

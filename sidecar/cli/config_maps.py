@@ -48,7 +48,9 @@ def place_in(workload: Node) -> Place | None:
     return None if name is None else Place(namespace_of(workload), name)
 
 
-def put_into(objects: Iterable[Node], moved: dict[Place, Place | None], text: str) -> list[Node]:
+def put_into(
+    objects: Iterable[Node], moved: dict[Place, Place | None], text: str
+) -> list[dict[str, Any]]:
     """The text into the ConfigMaps that are there; those that are not there yet are returned.
 
     moved: each that is wanted, and which one was used so far and is by nobody any more.

@@ -128,7 +128,7 @@ def injected(text: str, config: str, parts: Parts, only: Collection[str] = ()) -
         raise SidecarError(f"{error}{hint}") from None
     moved: dict[Place, Place | None] = {}
     for workload, place in zip(chosen, places, strict=True):
-        moved.setdefault(place, config_maps.place_in(workload))
+        moved[place] = moved.get(place) or config_maps.place_in(workload)
         workloads.put_into(workload, parts, place.name)
     used = {config_maps.place_in(each) for each in found}
     free = {place: None if before in used else before for place, before in moved.items()}
@@ -173,7 +173,7 @@ def _parts(args: Namespace, config: str) -> Parts:
         native=not args.classic,
         app=args.container,
         keep_pre_stop=args.keep_pre_stop,
-        secrets=dict(args.secret),
+        secrets=tuple(dict(args.secret).items()),
     )
 
 

@@ -7,9 +7,8 @@ untouched, so that doing it twice is doing it once. The chart renders the same c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, MutableMapping, MutableSequence
+from collections.abc import MutableMapping, MutableSequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 USER: Final = 65532
@@ -44,7 +43,7 @@ class Parts:
     native: bool
     app: str | None  # the container that is the application, where there are several
     keep_pre_stop: bool  # the app's own hook stays, and nothing waits for the drain
-    secrets: Mapping[str, str] = MappingProxyType({})  # Secrets by where they are mounted
+    secrets: tuple[tuple[str, str], ...] = ()  # where it is mounted, and its name
 
     @property
     def wait_seconds(self) -> int:
@@ -114,7 +113,7 @@ def container(parts: Parts, grace: int) -> dict[str, Any]:
                     "mountPath": f"{SECRETS}{name}",
                     "readOnly": True,
                 }
-                for name in parts.secrets
+                for name, _ in parts.secrets
             ),
         ],
     }
@@ -124,7 +123,7 @@ def volumes(parts: Parts, config_map: str) -> list[dict[str, Any]]:
     # Of the usual mode, which its user may read: nobody else sees what only it mounts.
     secrets = [
         {"name": f"{_MOUNTED}{name}", "secret": {"secretName": secret}}
-        for name, secret in parts.secrets.items()
+        for name, secret in parts.secrets
     ]
     return [
         {"name": CONFIG_VOLUME, "configMap": {"name": config_map}},

@@ -39,7 +39,7 @@ def is_workload(node: Node) -> bool:
 def name_of(workload: Node) -> str | None:
     """What it is called; of a Job that is made again and again, how its names begin."""
     metadata = mapping_in(workload, "metadata")
-    name = metadata.get("name") or metadata.get("generateName")
+    name = metadata.get("name", metadata.get("generateName"))
     return None if name is None else str(name).rstrip("-.")
 
 

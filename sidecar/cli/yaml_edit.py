@@ -261,8 +261,8 @@ class Manifests:
     @property
     def _step(self) -> str:
         """By which the lines of JSON are indented, if it has several."""
-        root = self._tree.documents[0]
-        return self._indent(_first(root.value[0]).start_mark.index)
+        first = _first(self._tree.documents[0].value[0]).start_mark.index
+        return "" if self._line_of(first) is None else self._indent(first)
 
     def _indent(self, index: int) -> str:
         """Of the line where this is."""

@@ -43,12 +43,10 @@ def _kafka(kafka: dict[str, Any]) -> dict[str, Any]:
     result = {}
     for name, value in kafka.items():
         known = properties().get(name)
-        if not _is_reference(value) or known is None:
+        if not _is_reference(value):
             result[name] = value
-        elif name in _KAFKA:
-            result[name] = _KAFKA[name]
-        elif not known.choices and known.low is None:
-            result[name] = _ANY
+        elif known is None or (not known.choices and known.low is None) or name in _KAFKA:
+            result[name] = _KAFKA.get(name, _ANY)
         # else it is a number, or a choice: what it would be without
     secure = str(result.get("security.protocol")).upper() == "SASL_SSL"
     if secure and str(result.get("sasl.mechanisms")).upper() == AWS_MSK_IAM:

@@ -145,6 +145,7 @@ def test_a_job_that_is_made_again_and_again_has_its_own_as_well() -> None:
         ("''", "has a name that Kubernetes does not take"),
         ("Orders", "has a name that Kubernetes does not take"),
         ("null", "Deployment: has no name"),
+        ("", "Deployment: has no name"),
         ('"{{ .Release.Name }}"', "a template has to be rendered first"),
         ("${NAME}", "has a name that Kubernetes does not take"),
     ],

@@ -1,7 +1,8 @@
-"""sidecar inject on what is rare: refused in a sentence, or done and everything else left as it was."""
+"""sidecar inject on what is rare: refused in a sentence, or done with all else left as it was."""
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import pytest
@@ -63,7 +64,7 @@ def test_what_is_empty_is_filled_or_left(name: str) -> None:
     assert len(pod_template(workload)["spec"]["volumes"]) == 2
     assert injected(out, CONFIG, parts()) == out
     changed = taken_away(text, out)
-    assert all(line.split("#")[0].rstrip(" \nulh~").endswith(":") for line in changed)
+    assert all(re.fullmatch(r" +[a-zA-Z]+:( null| ~| +# later)?\n", line) for line in changed)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +89,8 @@ DONE: Final = {
     "grace-of-nothing": with_pod("terminationGracePeriodSeconds: 0  # at once"),
     "one-process-namespace": with_pod("shareProcessNamespace: true"),
     "quoted": POD.replace("kind: Deployment", '"kind": "Deployment"').replace("spec:", "'spec':"),
-    "numbers-in-quotes": f"{POD}        env: [{{name: A, value: '1'}}]\n        args: ['0x1', \"1e3\"]\n",
-    "numbers-of-all-kinds": POD + "        args: [0o17, 017, 1_000, 1:30, .inf, 0x1F, 1e3, 0b1, =]\n",
+    "numbers-in-quotes": f"{POD}        env: [{{name: A, value: '1'}}]\n        args: ['0x1']\n",
+    "numbers-of-all-kinds": f"{POD}        args: [0o17, 017, 1_000, 1:30, .inf, 0x1F, 1e3, 0b1]\n",
     "a-long-line": f"{POD}        command: [sh, -c, '{'echo lines; ' * 5000}']\n",
     "a-long-key": f"{POD}      {'k' * 900}: v\n",
     "another-separator": POD.replace("apiVersion", "# one\n--- # two\t\n# three\napiVersion"),
@@ -100,14 +101,14 @@ DONE: Final = {
     "mixed-line-ends": POD.replace("spec:\n", "spec:\r\n"),
     "a-tab-between": POD.replace("image: shop/orders:1", "image:\tshop/orders:1\t"),
     "tabs-between-brackets": f"{POD}        env: [\n\t\t{{name: A,\n\t\tvalue: b}}\n\t]\n",
-    "other-groups": f"apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nspec: {{tasks: []}}\n---\n{POD}",
+    "other-groups": f"apiVersion: batch.volcano.sh/v1\nkind: Job\nspec: {{tasks: []}}\n---\n{POD}",
     "a-typed-list": "apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- "
     + POD.replace("\n", "\n  ").rstrip(" "),
     "no-spaces-behind-dashes": POD.replace("      - name: orders", "      -\n        name: orders"),
     "explicit-tags": POD.replace("name: orders", "name: !!str orders"),
     "explicit-keys": POD.replace("        image: shop", "        ? image\n        : shop"),
     "an-anchor-of-all": POD.replace("spec:\n  sel", "spec: &all\n  sel"),
-    "non-ascii": POD.replace("# ", "").replace("image:", "# ünïcode 🚀 \u2028 \u0085\n        image:"),
+    "non-ascii": POD.replace("image:", "# ünïcode 🚀 \u2028 \u0085\n        image:"),
 }  # fmt: skip
 
 
@@ -116,7 +117,7 @@ def test_what_is_rare_is_done(name: str) -> None:
     """Lines are only added, but for a grace period that is too short."""
     text = DONE[name]
     out = injected(text, CONFIG, parts())
-    (workload,) = workloads(out.replace("\t", " "))
+    *_, workload = workloads(out.replace("\t", " "))
     assert pod_template(workload)["spec"]["initContainers"][-1]["name"] == "sidecar"
     assert pod_template(workload)["spec"]["terminationGracePeriodSeconds"] == 35
     assert all("terminationGrace" in line for line in taken_away(text, out))
@@ -153,7 +154,7 @@ def test_what_runs_on_several_systems_is_not_windows_alone() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (POD.replace("orders:1", "!!int x"), "no YAML"),
+        (POD.replace("shop/orders:1", "!!int x"), "no YAML: a value is not what it looks like"),
         (POD.replace("shop/orders:1", "0x_"), "no YAML: a value is not what it looks like"),
         (POD.replace("shop/orders:1", "!!float x"), "no YAML: a value is not what it looks like"),
         (POD.replace("shop/orders:1", "1" * 5000), "no YAML: a value is not what it looks like"),
