@@ -39,9 +39,12 @@ PARTS: Final = Parts(
 )
 KUBERNETES: Final = "1.34"
 ENDINGS: Final = (".yaml", ".yml", ".json")
-# What may be written anew: a line that grows between its brackets, an empty value that is filled, a
-# grace period that is too short, the sidecar's port.
-REWRITTEN: Final = re.compile(r"[\[\]{}]|:\s*(null|~)?\s*(#.*)?$|terminationGracePeriodSeconds\"?:")
+# What may be written anew besides lines that grow between their brackets: what was empty and is
+# filled, and a grace period that is too short.
+REWRITTEN: Final = re.compile(
+    r"""["']?:\s*(null|~|\{\s*\}|\[\s*\])?\s*(\#.*)?$ | terminationGracePeriodSeconds["']?:""",
+    re.VERBOSE,
+)
 
 
 def main(directory: Path) -> int:
@@ -93,23 +96,32 @@ def _each(text: str) -> Iterator[tuple[Parts, tuple[str, ...]]]:
 def _faults(text: str, out: str, parts: Parts, only: tuple[str, ...]) -> Iterator[str]:
     if injected(out, CONFIG, parts, only) != out:
         yield "twice is not once"
-    if lost := [each for each in _taken_away(text, out) if not REWRITTEN.search(each)]:
+    if lost := [*_lost(text, out)]:
         yield f"lost {lost[:3]}"
-    if not _complaint(Manifests(text).values) and (told := _complaint(Manifests(out).values)):
-        yield f"Kubernetes refuses: {told[:300]}"
-    if _is_read(text) and not _is_read(out):
+    before, after = _read(text), _read(out)
+    if before and not after:
         yield "another parser cannot read it"
+    if (told := _complaint(after)) and not _complaint(before):
+        yield f"Kubernetes refuses: {told[:300]}"
 
 
-def _taken_away(before: str, after: str) -> Iterator[str]:
-    """Lines that are there no more, but for a comma behind them, as in JSON."""
+def _lost(before: str, after: str) -> Iterator[str]:
+    """Lines that are there no more. One that goes on with a comma, as in JSON, is the same."""
     one, other = ([line.rstrip(",") for line in text.splitlines()] for text in (before, after))
     rest = iter(other)
     if all(line in rest for line in one):
         return
-    for line in difflib.unified_diff(one, other, n=0, lineterm=""):
-        if line.startswith("-") and not line.startswith("---"):
-            yield line[1:]
+    told = [*difflib.unified_diff(one, other, n=0, lineterm="")][2:]
+    added = [line[1:] for line in told if line.startswith("+")]
+    for line in (line[1:] for line in told if line.startswith("-")):
+        if not REWRITTEN.search(line) and not any(_has_grown(line, each) for each in added):
+            yield line
+
+
+def _has_grown(line: str, other: str) -> bool:
+    """Every character is still there, in order, and there was a bracket to put more in."""
+    rest = iter(other)
+    return bool(set("]}") & set(line)) and all(each in rest for each in line)
 
 
 def _workloads(documents: list[Any]) -> Iterator[Any]:
@@ -127,11 +139,12 @@ def _complaint(documents: list[Any]) -> str:
     return ""
 
 
-def _is_read(text: str) -> bool:
+def _read(text: str) -> list[Any]:
+    """By another parser; nothing where it cannot."""
     try:
-        return bool([*yaml.load_all(text, yaml.CSafeLoader)])
+        return [*yaml.load_all(text, yaml.CSafeLoader)]
     except (yaml.YAMLError, ValueError):
-        return False
+        return []
 
 
 def _bare(node: Any) -> Any:
