@@ -156,9 +156,10 @@ def _read(file: str) -> str:
             return sys.stdin.buffer.read().decode()
         with Path(file).open(encoding="utf-8", newline="") as opened:
             return opened.read()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "is not UTF-8"
-        raise ConfigError([Problem(file, str(reason))]) from None
+    except OSError as error:
+        raise ConfigError([Problem(file, f"cannot be read: {error.strerror}")]) from None
+    except UnicodeDecodeError:
+        raise ConfigError([Problem(file, "is not UTF-8 text")]) from None
 
 
 def _parts(args: Namespace, config: str) -> Parts:

@@ -356,6 +356,21 @@ def test_a_configuration_is_refused_as_at_the_start(
     assert WRONG[line] in error
 
 
+@pytest.mark.parametrize("content", [None, b"\xff", b"", b"a: [", b"a: 1\na: 2\n"])
+def test_a_file_that_is_none_is_refused_as_at_the_start(
+    content: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest, config = tmp_path / "deployment.yaml", tmp_path / "sidecar.yaml"
+    manifest.write_text(DEPLOYMENT, encoding="utf-8")
+    if content is not None:
+        config.write_bytes(content)
+    assert main(["inject", "-f", str(manifest), "-c", str(config)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert main(["run", "-c", str(config)]) == 2
+    assert capsys.readouterr().err == told.err
+
+
 def test_everything_that_is_wrong_is_told_at_once(inject: Any) -> None:
     config = """\
 kafka: {bootstrap.servers: "kafka:9092", group.id: a, sasl.password: hush, acks: 1}
