@@ -69,12 +69,20 @@ class Manifests:
             done = Tree(text).values == whole
         except (_CannotEdit, SidecarError):
             done = False
+        if not done and self._ends_in_text():
+            raise SidecarError("ends in a block of text without a line end, which counts: add one")
         if not done:
             raise SidecarError(
                 "cannot be edited where it stands, because an anchor is shared by places that are"
                 " to differ, or for a rare way of writing: write it out"
             )
         return text
+
+    def _ends_in_text(self) -> bool:
+        node = self._tree.documents[-1]
+        while isinstance(node, MappingNode | SequenceNode) and node.value:
+            node = _last(node.value[-1])
+        return _is_block_scalar(node) and not self._text.endswith("\n")
 
     def _listed(self, document: dict[str, Any], added: list[dict[str, Any]]) -> dict[str, Any]:
         """JSON has no second document: they go into its List, or into one around it."""

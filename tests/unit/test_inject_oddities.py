@@ -174,6 +174,13 @@ def test_what_is_no_manifest_is_refused(text: str, told: str) -> None:
     assert told in refusal(text)
 
 
+def test_a_text_at_the_end_keeps_what_it_is() -> None:
+    """Behind it a line end would be one more character of it, unless it says that none is."""
+    text = f"{POD}---\nkind: ConfigMap\ndata:\n  a: |\n    last"
+    assert "ends in a block of text without a line end" in refusal(text)
+    assert "    last\n---\n" in injected(text.replace("|", "|-"), CONFIG, parts())
+
+
 def test_lines_that_end_by_a_return_alone_are_refused_or_kept() -> None:
     assert "rare way of writing" in refusal(POD.replace("\n", "\r"))
 
