@@ -22,7 +22,7 @@ SIMULATE_ARGS ?=
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(STAMP) ## Run everything in one process: broker, toy application, load
@@ -78,6 +78,10 @@ bench: $(STAMP) ## Measure cost per message, latency, head of line, isolation, m
 .PHONY: image-test
 image-test: $(STAMP) ## Build the image and run it as a kubelet would (Docker; or buildah, podman)
 	IMAGE_TEST=1 $(BIN)/pytest tests/image -o faulthandler_timeout=0 $(PYTEST_ARGS)
+
+.PHONY: inject-sweep
+inject-sweep: $(STAMP) ## Run sidecar inject over every manifest in a directory (DIR=…)
+	$(BIN)/python -m tests.inject_sweep $(DIR)
 
 CHECKOV := .cache/checkov
 .PHONY: chart-scan

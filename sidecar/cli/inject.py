@@ -1,7 +1,7 @@
 """sidecar inject: add the sidecar to the workloads of a stream of Kubernetes manifests.
 
-Lines are inserted; everything that was there stays byte by byte. The configuration goes along as a
-ConfigMap, in a document of its own.
+Lines are inserted; everything that was there stays byte by byte. The configuration goes along as
+ConfigMaps, one for each workload. It is checked first, as the sidecar does it at its start.
 """
 
 from __future__ import annotations
@@ -9,24 +9,28 @@ from __future__ import annotations
 import difflib
 import hashlib
 import io
+import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Collection
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import sidecar
-from sidecar.cli import pod_parts
+from sidecar.cli import config_maps, workloads
+from sidecar.cli.config_maps import Place
 from sidecar.cli.plain_secrets import plain_secrets
-from sidecar.cli.pod_parts import CONFIG_FILE, Parts
+from sidecar.cli.pod_parts import Node, Parts
 from sidecar.cli.yaml_edit import Manifests
-from sidecar.cli.yaml_text import entries
-from sidecar.cli.yaml_tree import Tree
 from sidecar.errors import ConfigError, ExitCode, Problem, SidecarError
+from sidecar.settings import Settings, settings_elsewhere
+from sidecar.settings.sources import text_tree
 
-_DRAIN_SECONDS: Final = 25.0
-_PORT: Final = 8090
-_SOCKET: Final = "/run/sidecar/admin.sock"
+_SOCKET: Final = Path("/run/sidecar/admin.sock")
+_MOUNT: Final = re.compile("[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+_LONGEST_DRAIN: Final = 3600  # that the app's hook waits for
+_TEMPLATE_MARKS: Final = ("{{", "{%")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -37,9 +41,27 @@ def add_arguments(parser: ArgumentParser) -> None:
         "-c", "--config", required=True, type=Path, metavar="FILE", help="the configuration (YAML)"
     )
     parser.add_argument(
-        "--config-map", default="kafka-sidecar", metavar="NAME", help="that holds it then"
+        "--config-map",
+        type=_name,
+        metavar="NAME",
+        help="that holds it then (the workload's name with -kafka-sidecar)",
+    )
+    parser.add_argument(
+        "--secret",
+        action="append",
+        default=[],
+        type=_secret,
+        metavar="NAME=SECRET",
+        help="mount this Secret at /run/secrets/NAME; may be repeated",
     )
     parser.add_argument("--image", default=f"kafka-dispatch-sidecar:{sidecar.__version__}")
+    parser.add_argument(
+        "--workload",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this one, or KIND/NAME; may be repeated",
+    )
     parser.add_argument("--container", metavar="NAME", help="the app, where a pod has several")
     parser.add_argument(
         "--stop-seconds",
@@ -64,10 +86,23 @@ def _seconds(text: str) -> int:
     return int(text)
 
 
+def _secret(text: str) -> tuple[str, str]:
+    name, _, secret = text.partition("=")
+    if not config_maps.is_name(secret) or not _MOUNT.fullmatch(name):
+        raise ArgumentTypeError(f"{text!r} is not NAME=SECRET, as in kafka=orders-kafka")
+    return name, secret
+
+
+def _name(text: str) -> str:
+    if not config_maps.is_name(text):
+        raise ArgumentTypeError(f"{text!r} is no name that Kubernetes takes")
+    return text
+
+
 def main(args: Namespace) -> int:
     text = _read(args.file)
     config = io.StringIO(_read(str(args.config)), newline=None).read()  # as YAML has its lines
-    changed = injected(text, config, _parts(args, config))
+    changed = injected(text, config, _parts(args, config), args.workload)
     if args.diff:
         lines = difflib.unified_diff(
             text.splitlines(keepends=True), changed.splitlines(keepends=True), args.file, "injected"
@@ -78,33 +113,41 @@ def main(args: Namespace) -> int:
     return ExitCode.CLEAN
 
 
-def injected(text: str, config: str, parts: Parts) -> str:
-    """The stream with the sidecar in all of its workloads. Raises SidecarError."""
+def injected(text: str, config: str, parts: Parts, only: Collection[str] = ()) -> str:
+    """The stream with the sidecar in its workloads. Raises SidecarError."""
     try:
         manifests = Manifests(text)
+        documents = deepcopy(manifests.values)
+        objects = [each for document in documents for each in workloads.objects(document)]
+        found = [each for each in objects if workloads.is_workload(each)]
+        chosen = _chosen(found, only)
+        places = [config_maps.place_for(each, parts.config_map) for each in chosen]
     except SidecarError as error:
-        raise SidecarError(f"{error}{_template_hint(text)}") from None
-    documents = deepcopy(manifests.values)
-    found = [each for document in documents for each in pod_parts.workloads(document)]
+        is_template = any(mark in text for mark in _TEMPLATE_MARKS)
+        hint = "; a template has to be rendered first" if is_template else ""
+        raise SidecarError(f"{error}{hint}") from None
+    moved: dict[Place, Place | None] = {}
+    for workload, place in zip(chosen, places, strict=True):
+        moved[place] = moved.get(place) or config_maps.place_in(workload)
+        workloads.put_into(workload, parts, place.name)
+    used = {config_maps.place_in(each) for each in found}
+    free = {place: None if before in used else before for place, before in moved.items()}
+    return manifests.edited(documents, config_maps.put_into(objects, free, config))
+
+
+def _chosen(found: list[Node], only: Collection[str]) -> list[Node]:
     if not found:
-        kinds = "no Deployment, StatefulSet, DaemonSet, Job or CronJob in it"
-        raise SidecarError(kinds + _template_hint(text))
-    namespaces = {_metadata(each).get("namespace") for each in found}
-    if len(namespaces) > 1:
-        raise SidecarError("workloads of several namespaces need a ConfigMap each: one at a time")
-    for workload in found:
-        pod_parts.put_into(workload, parts)
-    config_maps = [each for each in documents if _is_config_map(each, parts.config_map)]
-    for each in config_maps:
-        each["data"] = {**pod_parts.mapping_in(each, "data"), CONFIG_FILE: config}
-    changed = manifests.edited(documents)
-    if config_maps:
-        return changed
-    newline = "\r\n" if "\r\n" in text else "\n"
-    lines = ["" if changed.endswith("\n") else newline, "---\n"]
-    config_map = _config_map(config, parts, namespaces.pop())
-    lines += [f"{each}\n" for each in entries(config_map, 0, lists_indented=False)]
-    return changed + "".join(lines).replace("\n", newline)
+        raise SidecarError("no Deployment, StatefulSet, DaemonSet, Job or CronJob in it")
+    for name in only:
+        if not any(_is_called(each, name) for each in found):
+            there = ", ".join(map(workloads.described, found))
+            raise SidecarError(f"no workload {name} in it, only {there}")
+    return [each for each in found if not only or any(_is_called(each, name) for name in only)]
+
+
+def _is_called(workload: Node, wanted: str) -> bool:
+    kind, _, name = wanted.rpartition("/")
+    return name == workloads.name_of(workload) and kind.lower() in ("", workload["kind"].lower())
 
 
 def _read(file: str) -> str:
@@ -113,64 +156,45 @@ def _read(file: str) -> str:
             return sys.stdin.buffer.read().decode()
         with Path(file).open(encoding="utf-8", newline="") as opened:
             return opened.read()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "is not UTF-8"
-        raise ConfigError([Problem(file, str(reason))]) from None
+    except OSError as error:
+        raise ConfigError([Problem(file, f"cannot be read: {error.strerror}")]) from None
+    except UnicodeDecodeError:
+        raise ConfigError([Problem(file, "is not UTF-8 text")]) from None
 
 
 def _parts(args: Namespace, config: str) -> Parts:
-    try:
-        tree = next(iter(Tree(config).values), None)
-    except SidecarError as error:
-        raise ConfigError([Problem(str(args.config), str(error))]) from None
-    tree = tree if isinstance(tree, dict) else {}
-    admin = pod_parts.mapping_in(tree, "admin")
-    drain, port = tree.get("drain_seconds", _DRAIN_SECONDS), admin.get("port", _PORT)
-    problems = list(plain_secrets(tree))
-    if not tree.get("routes"):
-        problems.append(Problem("routes", "is required: it is no configuration of the sidecar"))
-    if not isinstance(drain, int | float) or not 0 < drain <= 3600:
-        problems.append(Problem("drain_seconds", f"is no time up to 3600: {drain!r}"))
-    if not isinstance(port, int) or not 0 < port < 65_536:
-        problems.append(Problem("admin.port", "must be known to probes: 1 to 65535"))
-    if admin.get("socket", _SOCKET) != _SOCKET:
-        problems.append(Problem("admin.socket", f"must stay {_SOCKET}: the drain goes through it"))
-    if problems:
-        raise ConfigError(problems)
+    settings = _settings(config, str(args.config))
     return Parts(
         image=args.image,
         config_map=args.config_map,
         checksum=hashlib.sha256(config.encode()).hexdigest(),
-        drain_seconds=float(drain),
+        drain_seconds=settings.drain_seconds,
         stop_seconds=args.stop_seconds,
-        port=port,
+        port=settings.admin.port,
         native=not args.classic,
         app=args.container,
         keep_pre_stop=args.keep_pre_stop,
+        secrets=tuple(dict(args.secret).items()),
     )
 
 
-def _template_hint(text: str) -> str:
-    return "; a template has to be rendered first" if "{{" in text else ""
-
-
-def _metadata(document: Any) -> Any:
-    return pod_parts.mapping_in(document, "metadata")
-
-
-def _is_config_map(document: Any, name: str) -> bool:
-    return (
-        isinstance(document, dict)
-        and document.get("kind") == "ConfigMap"
-        and _metadata(document).get("name") == name
-    )
-
-
-def _config_map(config: str, parts: Parts, namespace: str | None) -> dict[str, Any]:
-    metadata = {"name": parts.config_map, **({"namespace": namespace} if namespace else {})}
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata,
-        "data": {CONFIG_FILE: config},
-    }
+def _settings(config: str, where: str) -> Settings:
+    """Raises ConfigError with what the sidecar would say at its start, and what a pod asks for."""
+    tree = text_tree(config, where)
+    problems = list(plain_secrets(tree))
+    try:
+        # How long the pod has is for the injection to say.
+        settings = settings_elsewhere({**tree, "grace_seconds": None})
+    except ConfigError as error:
+        raise ConfigError([*problems, *error.problems]) from None
+    if settings.drain_seconds > _LONGEST_DRAIN:
+        problems.append(
+            Problem("drain_seconds", f"must not be above {_LONGEST_DRAIN} in a pod: lower it")
+        )
+    if not settings.admin.port:
+        problems.append(Problem("admin.port", "must be known to probes: 1 to 65535"))
+    if settings.admin.socket != _SOCKET:
+        problems.append(Problem("admin.socket", f"must stay {_SOCKET}: the drain goes through it"))
+    if problems:
+        raise ConfigError(problems)
+    return settings

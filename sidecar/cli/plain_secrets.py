@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from sidecar.core.credentials import is_credential
 from sidecar.core.kafka_rules import is_secret
 from sidecar.errors import Problem
 
@@ -25,13 +26,21 @@ def plain_secrets(tree: dict[str, Any]) -> Iterator[Problem]:
         if is_secret(str(name)) and _is_plain(value):
             yield Problem(f"kafka.{name}", _WAY)
     for index, route in enumerate(routes if isinstance(routes, list) else ()):
-        auth = route.get("auth") if isinstance(route, dict) else None
-        for name, value in auth.items() if isinstance(auth, dict) else ():
+        for section, name, value in _of_route(route if isinstance(route, dict) else {}):
             if _is_plain(value):
-                yield Problem(f"routes[{index}].auth.{name}", _WAY)
+                yield Problem(f"routes[{index}].{section}.{name}", _WAY)
     admin = tree.get("admin")
     if isinstance(admin, dict) and _is_plain(admin.get("token")):
         yield Problem("admin.token", _ADMIN_WAY)
+
+
+def _of_route(route: dict[str, Any]) -> Iterator[tuple[str, str, object]]:
+    """What is a secret by its place, or by its name."""
+    for section in ("auth", "headers"):
+        found = route.get(section)
+        for name, value in found.items() if isinstance(found, dict) else ():
+            if section == "auth" or is_credential(str(name)):
+                yield section, str(name), value
 
 
 def _is_plain(value: object) -> bool:

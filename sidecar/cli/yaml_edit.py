@@ -7,6 +7,7 @@ the data that were wanted (an anchor may be shared by places that are to differ)
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
@@ -33,12 +34,16 @@ class _Edit(NamedTuple):
 
 
 class Manifests:
-    """A text, and the data of its documents. Raises SidecarError if it is no YAML."""
+    """A text, and the data of its documents. Raises SidecarError if it is no YAML.
+
+    What is JSON stays JSON: one document, which becomes a List if others are added to it.
+    """
 
     def __init__(self, text: str) -> None:
         self._text: Final = text
         self._tree: Final = Tree(text)
-        self._newline: Final = "\r\n" if "\r\n" in text else "\n"
+        self._newline: Final = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
+        self._is_json: Final = _is_json(text)
         self._lists_indented = False
         self._edits: list[_Edit] = []
 
@@ -46,10 +51,12 @@ class Manifests:
     def values(self) -> list[Any]:
         return self._tree.values
 
-    def edited(self, wanted: list[Any]) -> str:
-        """The text with the data that are wanted. Raises SidecarError."""
+    def edited(self, wanted: list[Any], added: list[dict[str, Any]]) -> str:
+        """The text with the data that are wanted, and more documents. Raises SidecarError."""
         self._edits = []
-        text = ""
+        text, whole = "", [*wanted, *added]
+        if self._is_json and added:
+            whole = [self._listed(wanted[0], added)]
         try:
             for document, before, after in zip(
                 self._tree.documents, self.values, wanted, strict=True
@@ -57,15 +64,47 @@ class Manifests:
                 self._lists_indented = self._indents_lists(document)
                 self._value(document, before, after, None, flow=False)
             text = self._applied()
-            done = Tree(text).values == wanted
+            if not self._is_json:
+                text += self._documents(added, text)
+            done = Tree(text).values == whole
         except (_CannotEdit, SidecarError):
             done = False
+        if not done and self._ends_in_text():
+            raise SidecarError("ends in a block of text without a line end, which counts: add one")
         if not done:
             raise SidecarError(
                 "cannot be edited where it stands, because an anchor is shared by places that are"
                 " to differ, or for a rare way of writing: write it out"
             )
         return text
+
+    def _ends_in_text(self) -> bool:
+        node = self._tree.documents[-1]
+        while isinstance(node, MappingNode | SequenceNode) and node.value:
+            node = _last(node.value[-1])
+        return _is_block_scalar(node) and not self._text.endswith("\n")
+
+    def _listed(self, document: dict[str, Any], added: list[dict[str, Any]]) -> dict[str, Any]:
+        """JSON has no second document: they go into its List, or into one around it."""
+        if document.get("kind") == "List":
+            document["items"] = [*document["items"], *added]
+            return document
+        node = self._tree.documents[0]
+        step = self._step
+        line = "\n" if step else ""
+        head = f'{{"apiVersion": "v1", "kind": "List", "items": [{line}'
+        tail = "".join(f",{line or ' '}{yaml_text.as_json(each, step, '')}" for each in added)
+        start, end = node.start_mark.index, node.end_mark.index
+        self._edits += [_Edit(start, start, head), _Edit(end, end, f"{tail}{line}]}}")]
+        return {"apiVersion": "v1", "kind": "List", "items": [document, *added]}
+
+    def _documents(self, added: list[dict[str, Any]], text: str) -> str:
+        """Behind the text, each with its line of dashes."""
+        lines = ["" if text.endswith("\n") else "\n"]
+        for each in added:
+            lines.append("---\n")
+            lines += [f"{line}\n" for line in yaml_text.entries(each, 0, lists_indented=False)]
+        return "".join(lines if added else ()).replace("\n", self._newline)
 
     def _applied(self) -> str:
         parts, position = [""], 0
@@ -119,7 +158,7 @@ class Manifests:
         if not added:
             return
         if node.flow_style:
-            self._into_brackets(node, yaml_text.inline(added)[1:-1])
+            self._into_brackets(node, added)
         else:
             column = node.value[0][0].start_mark.column
             lines = yaml_text.entries(added, column, lists_indented=self._lists_indented)
@@ -127,7 +166,7 @@ class Manifests:
 
     def _sequence(self, node: SequenceNode, before: list[Any], after: list[Any]) -> None:
         kept = list(range(len(before)))
-        if len(before) != len(after):
+        if len(before) > len(after):
             kept = [at for at in kept if any(_same(before[at], each) for each in after)]
         for index in sorted(set(range(len(before))) - set(kept)):
             self._remove(node, index, self._line_of(self._dash(node.value[index])))
@@ -140,7 +179,7 @@ class Manifests:
         if not added:
             return
         if node.flow_style:
-            self._into_brackets(node, yaml_text.inline(added)[1:-1])
+            self._into_brackets(node, added)
         else:
             column = self._column(self._dash(node.value[-1]))
             lines = yaml_text.items(added, column, lists_indented=self._lists_indented)
@@ -154,7 +193,7 @@ class Manifests:
         if flow or not (collection or yaml_text.is_literal(value)):
             if _is_block_scalar(node):
                 raise _CannotEdit
-            text = yaml_text.inline(value)
+            text = self._inline(value, start)
             self._edits.append(_Edit(start, end, f" {text}" if start == end else text))
             return
         if column is None:
@@ -177,9 +216,23 @@ class Manifests:
         inner = column + 2 if indented else column
         return "", [*yaml_text.items(value, inner, lists_indented=indented)]
 
-    def _into_brackets(self, node: MappingNode | SequenceNode, text: str) -> None:
+    def _inline(self, value: Any, index: int) -> str:
+        if not self._is_json:
+            return yaml_text.inline(value)
+        return yaml_text.as_json(value, self._step, self._indent(index))
+
+    def _into_brackets(
+        self, node: MappingNode | SequenceNode, added: dict[Any, Any] | list[Any]
+    ) -> None:
         end = self._end(node.value[-1])
-        self._edits.append(_Edit(end, end, f", {text}"))
+        if not self._is_json:
+            text = f" {yaml_text.inline(added)[1:-1]}"
+        elif self._line_of(_first(node.value[-1]).start_mark.index) is None:
+            text = f" {yaml_text.json_members(added, '', '')}"
+        else:
+            indent = self._indent(_first(node.value[-1]).start_mark.index)
+            text = f"\n{yaml_text.json_members(added, self._step or '  ', indent)}"
+        self._edits.append(_Edit(end, end, f",{text}"))
 
     def _behind(self, node: Node, column: int, lines: Iterable[str]) -> None:
         self._lines(self._past_comments(self._next_line(node), column), lines)
@@ -212,6 +265,18 @@ class Manifests:
 
     def _column(self, index: int) -> int:
         return index - (self._text.rfind("\n", 0, index) + 1)
+
+    @property
+    def _step(self) -> str:
+        """By which the lines of JSON are indented, if it has several."""
+        first = _first(self._tree.documents[0].value[0]).start_mark.index
+        return "" if self._line_of(first) is None else self._indent(first)
+
+    def _indent(self, index: int) -> str:
+        """Of the line where this is."""
+        start = self._text.rfind("\n", 0, index) + 1
+        line = self._text[start : index + 1]
+        return line[: len(line) - len(line.lstrip(" \t"))]
 
     def _line_of(self, index: int) -> int | None:
         """Where the line begins, if there is nothing before this in it."""
@@ -267,6 +332,13 @@ class Manifests:
                     waiting.append(value)
             elif isinstance(each, SequenceNode):
                 waiting.extend(each.value)
+        return False
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text.removeprefix("\ufeff")), dict)
+    except (ValueError, RecursionError):
         return False
 
 

@@ -1,7 +1,8 @@
-"""What is added to a manifest, as YAML: in lines of its own, or within brackets that are there."""
+"""What is added to a manifest: in lines of its own, or within brackets that are there."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
@@ -35,6 +36,18 @@ def inline(value: object) -> str:
         allow_unicode=True,
     )
     return text.removesuffix("\n").removesuffix("\n...")
+
+
+def as_json(value: object, step: str, indent: str) -> str:
+    """On one line where there is no step, else on several, which go on behind the indent."""
+    text = json.dumps(value, ensure_ascii=False, indent=step or None)
+    return text.replace("\n", f"\n{indent}")
+
+
+def json_members(value: object, step: str, indent: str) -> str:
+    """What stands between its brackets; on lines of their own where there is a step."""
+    text = as_json(value, step, "")[1:-1].strip("\n")
+    return "\n".join(f"{indent}{each.removeprefix(step)}" for each in text.split("\n"))
 
 
 def entries(mapping: Mapping[Any, Any], column: int, *, lists_indented: bool) -> Iterator[str]:

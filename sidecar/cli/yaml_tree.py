@@ -45,6 +45,8 @@ class Tree(yaml.SafeLoader):
             self.values: Final = [self._plain(document) for document in self.documents]
         except yaml.YAMLError as error:
             raise SidecarError(f"no YAML: {' '.join(str(error).split())[:200]}") from None
+        except (ValueError, LookupError, AttributeError, TypeError, OverflowError):
+            raise SidecarError("no YAML: a value is not what it looks like") from None
         except RecursionError:
             raise SidecarError("no YAML: it is nested too deeply") from None
 
@@ -55,13 +57,13 @@ class Tree(yaml.SafeLoader):
     def scan_to_next_token(self) -> None:
         """A tab separates like a space, except where it would indent."""
         super().scan_to_next_token()
-        while self.peek() == "\t" and self._behind_something():
+        while self.peek() == "\t" and self._may_separate():
             self.forward()
             super().scan_to_next_token()
 
-    def _behind_something(self) -> bool:
+    def _may_separate(self) -> bool:
         begin = self.pointer - self.column
-        return bool(self.buffer[begin : self.pointer].strip())
+        return bool(self.flow_level or self.buffer[begin : self.pointer].strip())
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
         if not self.check_event(yaml.AliasEvent):

@@ -2,7 +2,8 @@
 
 tree: what can be set; route: of it, what one route is told; fields: the kinds of values;
 kafka_schema: those of Kafka, for editors; checks: what must agree; sources: flags, environment,
-file; problems: errors in the operator's words; loading: all of it together.
+file; problems: errors in the operator's words; loading: all of it together; elsewhere: the same
+for a configuration that will run in another place.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from sidecar.settings.contract import (
     CloudEventsSettings,
     TlsSettings,
 )
+from sidecar.settings.elsewhere import settings_elsewhere
 from sidecar.settings.failures import DeadLetterSettings, RetrySettings, RetryTopicSettings
 from sidecar.settings.loading import json_schema, load_settings
 from sidecar.settings.route import RouteSettings
@@ -39,4 +41,5 @@ __all__ = [
     "TlsSettings",
     "json_schema",
     "load_settings",
+    "settings_elsewhere",
 ]

@@ -233,16 +233,22 @@ class _StrictLoader(yaml.SafeLoader):
 
 def file_tree(file: Path) -> Tree:
     """What the file holds. Raises ConfigError with one problem."""
-    where = str(file)
     try:
-        tree = _StrictLoader(file.read_text(encoding="utf-8")).get_single_data()
+        text = file.read_text(encoding="utf-8")
     except OSError as error:
-        said = f"cannot be read: {error.strerror}"
+        raise ConfigError([Problem(str(file), f"cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError:
-        said = "is not UTF-8 text"
+        raise ConfigError([Problem(str(file), "is not UTF-8 text")]) from None
+    return text_tree(text, str(file))
+
+
+def text_tree(text: str, where: str) -> Tree:
+    """What a file of that name holds. Raises ConfigError with one problem."""
+    try:
+        tree = _StrictLoader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
         if mark := error.problem_mark or error.context_mark:
-            where = f"{file}:{mark.line + 1}:{mark.column + 1}"
+            where = f"{where}:{mark.line + 1}:{mark.column + 1}"
         said = f"is not valid YAML: {_reason(error)}"
     except yaml.YAMLError as error:
         said = f"is not valid YAML: {str(error).splitlines()[0]}"

@@ -117,6 +117,18 @@ def test_an_ordinary_container_where_clusters_are_old() -> None:
     assert "restartPolicy" not in container(pod, "sidecar")
 
 
+def readable_by_others(source: dict[str, Any]) -> bool:
+    """By the sidecar's user, who owns no file of a volume."""
+    return bool(source.get("defaultMode", 0o644) & 0o004)
+
+
+def test_the_sidecars_user_reads_what_is_mounted_without_a_group() -> None:
+    pod = pod_of(render(EVERYTHING), "Deployment")
+    secrets = [each["secret"] for each in pod["volumes"] if "secret" in each]
+    assert len(secrets) == 2
+    assert all(map(readable_by_others, secrets))
+
+
 def test_pods_are_restricted() -> None:
     """The pod security standard of that name, field by field."""
     pod = pod_of(render(LEAST))
@@ -384,6 +396,11 @@ def test_another_chart_takes_the_parts(tmp_path: Path) -> None:
     assert container(pod, "sidecar")["restartPolicy"] == "Always"
     assert container(pod, "orders")["lifecycle"]["preStop"]["httpGet"]["port"] == 8090
     assert pod["terminationGracePeriodSeconds"] == 45
+    # Whatever group another chart's pod has, or none.
+    assert "securityContext" not in pod
+    (secret,) = (each["secret"] for each in pod["volumes"] if "secret" in each)
+    assert secret["secretName"] == "orders-kafka"
+    assert readable_by_others(secret)
     (config,) = (each for each in pod["volumes"] if each["name"] == "sidecar-config")
     assert config["configMap"]["name"] == rendered.of("ConfigMap")["metadata"]["name"]
 

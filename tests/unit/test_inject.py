@@ -249,7 +249,7 @@ def test_the_configuration_comes_along_and_a_change_rolls_the_pods(inject: Any) 
     first = inject(STATEFUL_SET, "--container", "ledger")
     workload, config_map = yaml.safe_load_all(first)
     assert config_map["data"]["sidecar.yaml"] == CONFIG
-    assert config_map["metadata"] == {"name": "kafka-sidecar", "namespace": "shop"}
+    assert config_map["metadata"] == {"name": "ledger-kafka-sidecar", "namespace": "shop"}
     second = inject(first, "--container", "ledger", config=CONFIG.replace("24.5", "40"))
     changed, again = yaml.safe_load_all(second)
     assert "drain_seconds: 40" in again["data"]["sidecar.yaml"]
@@ -294,14 +294,16 @@ def test_the_apps_own_hook_is_kept_when_asked(inject: Any) -> None:
         (DEPLOYMENT.replace("      containers:", "      hostNetwork: true\n      containers:"), [],
          "uses the node's network"),
         (DEPLOYMENT.replace("containers:", "contaners:"), [], "is no workload with containers"),
-        (f"{STATEFUL_SET}---\n{JOB}", ["--container", "ledger"], "several namespaces"),
+        (f"{DEPLOYMENT}---\n{JOB}", ["--workload", "job/orders"],
+         "no workload job/orders in it, only Deployment orders, Job import"),
         ("kind: Service\n", [], "no Deployment, StatefulSet"),
         ("", [], "no Deployment, StatefulSet"),
         ("a: {{ .Values.a }}\n", [], "a template has to be rendered first"),
         ("a: [", [], "no YAML"),
         ("a: 1\na: 2\n", [], "no YAML"),
-        ("kind: Deployment\nspec: 5\n", [], "is no workload with containers"),
-        ("kind: Job\nspec: {template: {spec: {containers: [x]}}}\n", [], "is no workload"),
+        ("kind: Deployment\nmetadata: {name: a}\nspec: 5\n", [], "is no workload with containers"),
+        ("kind: Job\nmetadata: {name: a}\nspec: {template: {spec: {containers: [x]}}}\n", [],
+         "is no workload"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_refused_with_the_reason(
@@ -318,15 +320,146 @@ def test_what_cannot_be_done_is_refused_with_the_reason(
     [
         ("kafka: {}\n", "routes: is required"),
         (CONFIG + "admin: {socket: /tmp/x}\n", "admin.socket: must stay /run/sidecar"),
+        (CONFIG + "admin: {socket: null}\n", "admin.socket: must stay /run/sidecar"),
         (CONFIG + "admin: {port: 0}\n", "admin.port: must be known to probes"),
-        (CONFIG.replace("24.5", "soon"), "drain_seconds: is no time"),
-        ("a: [", "sidecar.yaml: "),
+        (CONFIG.replace("24.5", "4000"), "drain_seconds: must not be above 3600 in a pod"),
     ],
 )
-def test_a_configuration_that_does_not_fit_is_refused(inject: Any, config: str, told: str) -> None:
+def test_a_configuration_that_no_pod_can_have_is_refused(
+    inject: Any, config: str, told: str
+) -> None:
     code, error = inject(DEPLOYMENT, config=config)
     assert code == 2
     assert told in error
+
+
+WRONG: Final = {
+    "timeout_seconds: 30": "routes[0].timeout_seconds: (30) must be below drain_seconds (24.5)",
+    "timeout: 5": "routes[0].timeout: unknown setting; did you mean timeout_seconds?",
+    "guarantee: at_most_once": "routes[0].loss_budget: is required by at_most_once",
+    "executors: many": "routes[0].executors: must be a whole number",
+    "on_exhausted: park": "routes[0].on_exhausted: park needs a place",
+    "headers: {Host: a}": "routes[0].headers.Host: is the sidecar's own header",
+    "batch: {max_records: 2000}": "routes[0].batch.max_records: (2000) must not be above threshold",
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_configuration_is_refused_as_at_the_start(
+    inject: Any, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the sidecar's own words, and with its exit code; and nothing is written."""
+    config = CONFIG.replace("    target:", f"    {line}\n    target:")
+    code, error = inject(DEPLOYMENT, config=config)
+    assert main(["run", "-c", str(tmp_path / "sidecar.yaml")]) == code == 2
+    assert capsys.readouterr().err == error
+    assert WRONG[line] in error
+
+
+@pytest.mark.parametrize("content", [None, b"\xff", b"", b"a: [", b"a: 1\na: 2\n"])
+def test_a_file_that_is_none_is_refused_as_at_the_start(
+    content: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest, config = tmp_path / "deployment.yaml", tmp_path / "sidecar.yaml"
+    manifest.write_text(DEPLOYMENT, encoding="utf-8")
+    if content is not None:
+        config.write_bytes(content)
+    assert main(["inject", "-f", str(manifest), "-c", str(config)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert main(["run", "-c", str(config)]) == 2
+    assert capsys.readouterr().err == told.err
+
+
+def test_everything_that_is_wrong_is_told_at_once(inject: Any) -> None:
+    config = """\
+kafka: {bootstrap.servers: "kafka:9092", group.id: a, sasl.password: hush, acks: 1}
+routes: [{topics: [a b], target: "ftp://x", auth: {bearer: hush}}]
+"""
+    code, error = inject(DEPLOYMENT, config=config)
+    assert code == 2
+    for told in ("kafka.sasl.password", "kafka.acks", "routes[0].target", "routes[0].auth.bearer"):
+        assert f"sidecar: {told}: " in error
+    assert "hush" not in error
+
+
+def test_what_is_in_the_pod_need_not_be_here(inject: Any) -> None:
+    config = """\
+kafka:
+  bootstrap.servers: "kafka:9092"
+  group.id: orders
+  security.protocol: SASL_SSL
+  sasl.mechanisms: AWS_MSK_IAM
+  sasl.password: {env: KAFKA_PASSWORD}
+  ssl.ca.location: /run/secrets/kafka/ca.crt
+routes:
+  - topics: [orders]
+    target: https://127.0.0.1:8080/
+    auth: {bearer: {file: /run/secrets/app/token}, signature: {env: KEY}}
+    headers: {X-Api-Key: {file: /run/secrets/app/key}}
+    tls: {ca_file: /run/ca.crt, cert_file: /run/tls.crt, key_file: /run/tls.key}
+admin: {token_file: /run/secrets/sidecar/token}
+tracing: {enabled: true}
+grace_seconds: 5
+"""
+    assert "kind: ConfigMap" in inject(DEPLOYMENT, config=config)
+
+
+@pytest.mark.parametrize("name", ["Authorization", "authorization", "X-API-Key", "Cookie"])
+def test_credentials_among_the_headers_are_refused_in_plain_text(inject: Any, name: str) -> None:
+    route = "    target:"
+    config = CONFIG.replace(route, f"    headers: {{{name}: Bearer hush, X-Team: shop}}\n{route}")
+    code, error = inject(DEPLOYMENT, config=config)
+    assert code == 2
+    assert f"routes[0].headers.{name}: stands there in plain text, and a ConfigMap is no" in error
+    assert "hush" not in error
+    assert "X-Team" not in error
+
+
+def test_a_secret_is_mounted_where_the_configuration_finds_it(inject: Any) -> None:
+    """Of a mode that the sidecar's user may read, whatever the pod's group is."""
+    arguments = ["--secret", "kafka=orders-kafka"]
+    once = inject(DEPLOYMENT, *arguments)
+    (pod,) = pods(once)
+    (sidecar,) = pod["initContainers"]
+    mount = {"name": "sidecar-secret-kafka", "mountPath": "/run/secrets/kafka", "readOnly": True}
+    assert mount in sidecar["volumeMounts"]
+    volume = {"name": "sidecar-secret-kafka", "secret": {"secretName": "orders-kafka"}}
+    assert volume in pod["volumes"]
+    assert "securityContext" not in pod
+    assert inject(once, *arguments) == inject(once) == once
+
+
+@pytest.mark.parametrize("text", ["kafka", "kafka=", "=orders", "a/b=c", "kafka=Orders"])
+def test_a_secret_without_its_names_is_refused(inject: Any, text: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        inject(DEPLOYMENT, f"--secret={text}")
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("name", ["Orders", "a_b", "-a", "a" * 254, ""])
+def test_a_name_that_kubernetes_does_not_take_is_refused(inject: Any, name: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        inject(DEPLOYMENT, f"--config-map={name}")
+    assert ended.value.code == 2
+
+
+def test_one_of_several_workloads_is_chosen(inject: Any) -> None:
+    text = f"{DEPLOYMENT}---\n{JOB}---\n{CRON_JOB}"
+    out = inject(text, "--workload", "import", "--workload", "CronJob/nightly")
+    deployment, job, cron_job = pods(out)
+    assert "initContainers" not in deployment
+    assert job["initContainers"][0]["name"] == cron_job["initContainers"][0]["name"] == "sidecar"
+    maps = [each for each in yaml.safe_load_all(out) if each["kind"] == "ConfigMap"]
+    assert len(maps) == 2
+
+
+def test_a_container_is_named_where_there_are_several_alone(inject: Any) -> None:
+    """A file may hold other pods, which have one."""
+    out = inject(f"{STATEFUL_SET}---\n{JOB}", "--container", "ledger")
+    ledger, job = (pod["containers"][0] for pod in pods(out))
+    assert "preStop" in ledger["lifecycle"]
+    assert "preStop" in job["lifecycle"]
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "1.5", "ten"])

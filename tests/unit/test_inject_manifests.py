@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+from collections.abc import Sequence
 from typing import Any, Final
 
 import kubernetes_validate
@@ -352,10 +353,15 @@ def documents(text: str) -> list[Any]:
     return [each for each in yaml.safe_load_all(text.replace("\t #", " #")) if each]
 
 
-def workloads(text: str) -> list[Any]:
-    each_item = (item for each in documents(text) for item in each.get("items", [each]))
+def objects(text: str, kinds: Sequence[str]) -> list[Any]:
+    each_document = (each for each in documents(text) if isinstance(each, dict))
+    each_item = (item for each in each_document for item in each.get("items", [each]) or [])
     # What was shared by an anchor is not shared any more.
-    return [copy.deepcopy(each) for each in each_item if each.get("kind") in KINDS]
+    return [copy.deepcopy(each) for each in each_item if each.get("kind") in kinds]
+
+
+def workloads(text: str) -> list[Any]:
+    return objects(text, KINDS)
 
 
 KINDS: Final = ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob")
@@ -402,7 +408,7 @@ def test_what_comes_out_is_what_went_in_and_the_sidecar(name: str) -> None:
     out = injected(text, CONFIG, parts())
     for was, now in zip(workloads(text), workloads(out), strict=True):
         assert bare(without_sidecar(now)) == bare(was)
-    config_map = documents(out)[-1]
+    *_, config_map = objects(out, ["ConfigMap"])
     assert config_map["data"] == {"sidecar.yaml": CONFIG}
     assert injected(out, CONFIG, parts()) == out
 
@@ -546,6 +552,7 @@ def manifests(draw: st.DrawFn) -> str:
     template = {"metadata": draw(st.sampled_from([{}, {"annotations": {"a": "b"}}]))}
     tree: dict[str, Any] = {
         "kind": "Deployment",
+        "metadata": {"name": "orders"},
         "spec": {"template": {**template, "spec": dict(draw(st.permutations([*spec.items()])))}},
         **draw(EXTRA),
     }

@@ -75,14 +75,14 @@ volumeMounts:
 - name: {{ printf "sidecar-secret-%s" .name | quote }}
   secret:
     secretName: {{ .secretName | quote }}
-    defaultMode: 0440
+    defaultMode: 0444
 {{- end }}
 {{- with .Values.sidecar.adminToken }}
 {{- if .secretName }}
 - name: sidecar-admin-token
   secret:
     secretName: {{ .secretName | quote }}
-    defaultMode: 0440
+    defaultMode: 0444
 {{- end }}
 {{- end }}
 {{- end -}}
