@@ -62,7 +62,7 @@ def test_a_planted_fault_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch)
     [
         ("settles before the park is confirmed", 3),
         ("forgets delayed records at a revocation", 3),
-        ("dispatches whatever the commit came to", 3),
+        ("dispatches whatever the commit came to", 4),
     ],
 )
 def test_what_fails_is_told_as_a_short_history(
