@@ -126,6 +126,14 @@ def injected(text: str, config: str, parts: Parts, only: Collection[str] = ()) -
         is_template = any(mark in text for mark in _TEMPLATE_MARKS)
         hint = "; a template has to be rendered first" if is_template else ""
         raise SidecarError(f"{error}{hint}") from None
+    for other in found if parts.config_map is None else ():
+        place = config_maps.place_in(other)
+        if place in places and not any(other is each for each in chosen):
+            raise SidecarError(
+                f"{workloads.described(other)} has its configuration in the ConfigMap"
+                f" {place.name} as well, which would be changed: choose it too, or another name"
+                " by --config-map"
+            )
     moved: dict[Place, Place | None] = {}
     for workload, place in zip(chosen, places, strict=True):
         moved[place] = moved.get(place) or config_maps.place_in(workload)

@@ -13,12 +13,12 @@ from sidecar.cli.pod_parts import (
     CONFIG_VOLUME,
     DRAINED,
     NAME,
-    RUN_VOLUME,
     USER,
     Node,
     Parts,
     mapping_in,
     mappings_in,
+    volumes,
 )
 
 _SYSTEM_LABELS: Final = ("kubernetes.io/os", "beta.kubernetes.io/os")
@@ -58,8 +58,9 @@ def _problems(kind: str, spec: Node, parts: Parts) -> Iterator[str]:
     ours = [each for each in every if each.get("name") == NAME]
     if len(ours) > 1 or not all(map(_is_ours, ours)):
         yield f"has a container named {NAME} that is another one: rename it"
+    names = [each["name"] for each in volumes(parts, "")]
     for volume in () if ours else mappings_in(spec, "volumes"):
-        if volume.get("name") in (CONFIG_VOLUME, RUN_VOLUME):
+        if volume.get("name") in names:
             yield f"has a volume named {volume['name']} that is another one: rename it"
     for each in every:
         ports = [str(port.get("containerPort")) for port in mappings_in(each, "ports")]

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
 import yaml
 
 _STEP: Final = 2
+# What YAML 1.2 and Go's parser take for a number, and PyYAML for a text: 12e4.
+_is_float: Final = re.compile(r"[-+]?[0-9.]+[eE][-+]?[0-9]+").fullmatch
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what has a ? in it: within brackets some parsers stumble over it."""
+    """Quotes what other parsers take for something else, or stumble over within brackets."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
     def text(self, value: str) -> yaml.ScalarNode:
-        style = '"' if "?" in value or "\n" in value else None
+        style = '"' if "?" in value or "\n" in value or _is_float(value) else None
         return self.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 

@@ -235,6 +235,8 @@ class Route:
         """End at once: what is not finished stays uncommitted, or is lost (at_most_once)."""
         self.drain()
         self._drain.cut()
+        if self.phase is Phase.LEAVING:
+            self._mailbox.post(Finish(()))  # the last commit is tried once more at most
 
     @property
     def lost_records(self) -> Sequence[Record]:

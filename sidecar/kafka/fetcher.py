@@ -201,6 +201,7 @@ class Fetcher:
         except SourceError as problem:
             if not isinstance(problem, FatalSource) and self._clock() < self._last_commit_by:
                 self._idle_poll()  # a group in a rebalance refuses commits until that is over
+                self._serve_mailbox()
                 return False
             self._log.error("the last commit failed, records will repeat: %s", problem)
         self._finish = Finish(())
@@ -334,8 +335,9 @@ class Fetcher:
             case Renew():
                 self._to_be_renewed = not self._draining
             case Finish():
-                self._finish = command
-                self._last_commit_by = self._clock() + LAST_COMMIT_SECONDS
+                again = self._finish is not None
+                self._last_commit_by = self._clock() + (0.0 if again else LAST_COMMIT_SECONDS)
+                self._finish = self._finish or command
             case Revoked(request, _):
                 self._log.info("answer to revocation %d came late; it was not waited for", request)
 
@@ -358,6 +360,8 @@ class Fetcher:
 
     def _find_starts(self, partitions: Sequence[Partition]) -> dict[Partition, Found]:
         """What the broker does not say in time stays unknown."""
+        if self._finish is not None:  # they are given up next
+            return dict.fromkeys(partitions, NOT_FOUND)
         deadline = self._clock() + RESOLVE_SECONDS
         while True:
             try:

@@ -45,8 +45,9 @@ def _property(name: str, known: Property) -> dict[str, Any]:
                 {"type": "string", "pattern": "^-?[0-9]+$"},
             ]
         case Property(choices=choices) if choices:
-            texts = list(dict.fromkeys([*choices, *(choice.upper() for choice in choices)]))
+            spelled = [each for one in choices for each in (one, one.upper(), one.title())]
             values = {"true": [True], "false": [False]}
+            texts = list(dict.fromkeys(spelled))
             plain = [{"enum": texts + [each for one in choices for each in values.get(one, ())]}]
         case _ if name in _PATTERNS:
             plain = [{"type": "string", "pattern": _PATTERNS[name]}]

@@ -266,7 +266,8 @@ def test_any_moment_is_fit_for_a_stop(
         return 204
 
     with ScriptedApp(slowly) as app:
-        what = config(kafka.bootstrap_servers, group, [route(name, app.port)], **QUICK)
+        patient = route(name, app.port, timeout_seconds=5)
+        what = config(kafka.bootstrap_servers, group, [patient], **QUICK)
         what["drain_seconds"] = 10
         within = 10 + WATCHDOG_SECONDS + 2  # what is promised; one that is still importing is slow
         running: list[Sidecar] = []

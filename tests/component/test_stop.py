@@ -225,15 +225,22 @@ def test_a_last_commit_that_a_rebalance_refuses_is_made_when_that_is_over() -> N
     assert world.committed().offset == 1
 
 
-def test_a_last_commit_that_is_always_refused_does_not_hold_the_end() -> None:
+@pytest.mark.parametrize(
+    ("cut_after", "most"), [(20.0, LAST_COMMIT_SECONDS), (9.0, 1.0)], ids=["drained", "cut"]
+)
+def test_a_last_commit_that_is_always_refused_does_not_hold_the_end(
+    cut_after: float, most: float
+) -> None:
+    """And the group is left in order: the next owner does not wait for the session's end."""
     world = slow_world()
     member = world.members[0]
     world.broker.fate = lambda: CommitFate.REFUSED
-    member.drain(cut_after=20.0)
+    member.drain(cut_after)
     began = world.now
     world.run_until(lambda: not world.running)
-    assert member.ended_at - began < 8.0 + LAST_COMMIT_SECONDS + 0.5
+    assert member.ended_at - began < 8.0 + most + 0.5
     assert member.failure is None
+    assert world.broker.group(GROUP).members == {}
 
 
 def test_a_drain_in_at_most_once_waits_for_a_committed_record_that_waits_for_its_retry() -> None:

@@ -5,6 +5,7 @@ A chart is rendered to parsed objects; the same question is asked of helm once p
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import os
@@ -113,7 +114,8 @@ def render(
     kubernetes: str = "1.34.0",
 ) -> Rendered:
     """The chart with these values, and --set arguments after them. Raises Refused."""
-    return _render(json.dumps(values), settings, chart, major, kubernetes)
+    # A copy: who asks may change it, and others ask the same.
+    return copy.deepcopy(_render(json.dumps(values), settings, chart, major, kubernetes))
 
 
 @functools.cache

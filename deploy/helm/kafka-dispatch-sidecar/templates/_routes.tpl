@@ -12,6 +12,7 @@ for what compares routes with each other and for what looks at their topics from
 {{- $named := regexReplaceAll "[^A-Za-z0-9_]+" $pattern "-" | trimAll "-" | default "route" -}}
 {{- $name := $route.name | default (first $topics) | default $named -}}
 {{- $group := $route.group_id | default (index $kafka "group.id") -}}
+{{- if kindIs "float64" $group -}}{{- $group = printf "%.0f" $group -}}{{- end -}}
 {{- $guarantee := $route.guarantee | default "at_least_once" -}}
 {{- $parked := dig "topic" "" ($route.dead_letter | default dict) -}}
 {{- $tiers := dig "retry" "topics" (list) $route -}}
