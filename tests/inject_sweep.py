@@ -24,19 +24,9 @@ from sidecar.cli.inject import injected
 from sidecar.cli.pod_parts import Parts, mapping_in, mappings_in
 from sidecar.cli.yaml_edit import Manifests
 from sidecar.errors import SidecarError
+from tests.unit.test_inject_manifests import CONFIG, parts
 
-CONFIG: Final = "kafka: {group.id: g}\nroutes:\n  - topics: [orders]\n"
-PARTS: Final = Parts(
-    image="kafka-dispatch-sidecar:0.1.0",
-    config_map=None,
-    checksum="c" * 64,
-    drain_seconds=25,
-    stop_seconds=10,
-    port=8090,
-    native=True,
-    app=None,
-    keep_pre_stop=False,
-)
+PARTS: Final = parts(config_map=None)
 KUBERNETES: Final = "1.34"
 ENDINGS: Final = (".yaml", ".yml", ".json")
 # What may be written anew besides lines that grow between their brackets: what was empty and is
@@ -65,10 +55,10 @@ def main(directory: Path) -> int:
     return min(len(failures), 1)
 
 
-def _swept(text: str, parts: Parts, only: tuple[str, ...], counts: Counter[str]) -> list[str]:
+def _swept(text: str, what: Parts, only: tuple[str, ...], counts: Counter[str]) -> list[str]:
     """As a whole, or else by what the reason of the refusal asks for."""
     try:
-        out = injected(text, CONFIG, parts, only)
+        out = injected(text, CONFIG, what, only)
     except SidecarError as error:
         reason = str(error)
         counts[f"refused: {_kind_of(reason)}"] += 1
@@ -76,13 +66,13 @@ def _swept(text: str, parts: Parts, only: tuple[str, ...], counts: Counter[str])
         if "Say --container" in reason and not only:
             return wrong + [each for way in _each(text) for each in _swept(text, *way, counts)]
         if "say --keep-pre-stop" in reason:
-            return wrong + _swept(text, replace(parts, keep_pre_stop=True), only, counts)
+            return wrong + _swept(text, replace(what, keep_pre_stop=True), only, counts)
         return wrong
     except Exception as error:  # noqa: BLE001 (it is what is looked for)
         counts["traceback"] += 1
         return [f"{type(error).__name__}: {error}"]
     counts["injected" if not only else "injected, by itself"] += 1
-    return [*_faults(text, out, parts, only)]
+    return [*_faults(text, out, what, only)]
 
 
 def _each(text: str) -> Iterator[tuple[Parts, tuple[str, ...]]]:
@@ -93,8 +83,8 @@ def _each(text: str) -> Iterator[tuple[Parts, tuple[str, ...]]]:
         yield replace(PARTS, app=first.get("name")), (f"{each['kind']}/{workloads.name_of(each)}",)
 
 
-def _faults(text: str, out: str, parts: Parts, only: tuple[str, ...]) -> Iterator[str]:
-    if injected(out, CONFIG, parts, only) != out:
+def _faults(text: str, out: str, what: Parts, only: tuple[str, ...]) -> Iterator[str]:
+    if injected(out, CONFIG, what, only) != out:
         yield "twice is not once"
     if lost := [*_lost(text, out)]:
         yield f"lost {lost[:3]}"

@@ -55,7 +55,7 @@ class Renew(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """Commit these, leave the group and end."""
+    """Commit these, leave the group and end. A second one: with one more try at most."""
 
     positions: Sequence[Position]
 

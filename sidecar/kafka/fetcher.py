@@ -335,9 +335,10 @@ class Fetcher:
             case Renew():
                 self._to_be_renewed = not self._draining
             case Finish():
-                again = self._finish is not None
-                self._last_commit_by = self._clock() + (0.0 if again else LAST_COMMIT_SECONDS)
-                self._finish = self._finish or command
+                self._last_commit_by = self._clock()
+                if self._finish is None:
+                    self._finish = command
+                    self._last_commit_by += LAST_COMMIT_SECONDS
             case Revoked(request, _):
                 self._log.info("answer to revocation %d came late; it was not waited for", request)
 

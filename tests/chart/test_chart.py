@@ -383,6 +383,12 @@ def test_native_sidecars_are_refused_where_there_are_none() -> None:
         render(LEAST, kubernetes="1.28.3")
 
 
+@pytest.mark.parametrize("said", ["true", "True", "TRUE", True])
+def test_a_choice_is_taken_in_the_spellings_of_the_sidecar(said: object) -> None:
+    checked = "enable.ssl.certificate.verification"
+    assert render(changed({f"sidecar/config/kafka/{checked}": said}))
+
+
 # --- as a library ---------------------------------------------------------------------------------
 
 

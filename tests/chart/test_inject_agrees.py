@@ -8,26 +8,16 @@ import pytest
 import yaml
 
 from sidecar.cli.inject import injected
-from sidecar.cli.pod_parts import Parts
 from tests.chart.values import LEAST
 from tests.rig.helm import render
 from tests.unit.test_inject import DAEMON_SET
+from tests.unit.test_inject_manifests import parts
 
 
 @pytest.mark.usefixtures("with_helm")
 def test_both_make_the_same_container() -> None:
-    parts = Parts(
-        image="kafka-dispatch-sidecar:0.1.0",
-        config_map="orders-kafka-dispatch-sidecar",
-        checksum="x",
-        drain_seconds=25,
-        stop_seconds=10,
-        port=8090,
-        native=True,
-        app=None,
-        keep_pre_stop=False,
-    )
-    workload = next(yaml.safe_load_all(injected(DAEMON_SET, "routes: []\n", parts)))
+    what = parts(config_map="orders-kafka-dispatch-sidecar")
+    workload = next(yaml.safe_load_all(injected(DAEMON_SET, "routes: []\n", what)))
     ours: dict[str, Any] = workload["spec"]["template"]["spec"]
     charts = render(LEAST).of("Deployment")["spec"]["template"]["spec"]
     (one,), (other,) = ours["initContainers"], charts["initContainers"]

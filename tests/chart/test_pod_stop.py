@@ -21,13 +21,13 @@ import yaml
 from confluent_kafka import Producer
 
 from sidecar.cli.inject import injected
-from sidecar.cli.pod_parts import Parts
 from tests.chart.values import Values, changed
 from tests.rig.helm import Manifest, render
 from tests.rig.kubelet import What
 from tests.rig.pods import ProcessPod, pod_and_config_maps
 from tests.rig.ports import free_ports
 from tests.rig.waiting import eventually
+from tests.unit.test_inject_manifests import parts
 
 WITHIN_SECONDS: Final = 30.0
 RECORDS: Final = 20
@@ -245,18 +245,8 @@ def test_a_job_completes_when_its_app_does_and_the_sidecar_ends_cleanly(tmp_path
         ],
         "admin": {"port": port},
     }
-    parts = Parts(
-        image="kafka-dispatch-sidecar:0.1.0",
-        config_map="import",
-        checksum="x",
-        drain_seconds=25,
-        stop_seconds=10,
-        port=port,
-        native=True,
-        app=None,
-        keep_pre_stop=False,
-    )
-    manifests = injected(JOB.format(port=app.server_port), yaml.safe_dump(config), parts)
+    what = parts(config_map="import", port=port)
+    manifests = injected(JOB.format(port=app.server_port), yaml.safe_dump(config), what)
     objects = list(yaml.safe_load_all(manifests))
     with ProcessPod(*pod_and_config_maps(objects, "Job"), tmp_path, {"app": app}) as pod:
         pod.start()

@@ -114,3 +114,9 @@ def test_what_would_never_start_a_pod_is_refused(changes: Values, told: str) -> 
     with pytest.raises(Refused) as refused:
         render(changed(changes))
     assert told in str(refused.value)
+
+
+def test_a_group_that_is_a_number_is_written_as_the_sidecar_reads_it() -> None:
+    triggers = lag_triggers({**RETRIES, "sidecar/config/kafka/group.id": 1234567})
+    assert {each["consumerGroup"] for each in triggers} == {"1234567"}
+    assert triggers[1]["topic"] == "orders.1234567.retry.0s"

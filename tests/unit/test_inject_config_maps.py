@@ -164,3 +164,23 @@ def test_one_in_a_list_is_found() -> None:
     within = f"{once.split('---')[0]}- {behind.replace(chr(10), chr(10) + '  ').rstrip()}\n"
     again = injected(within, OTHER_CONFIG, parts(config_map=None))
     assert again == within.replace("[orders]", "[payments]")
+
+
+def test_the_configuration_of_a_workload_that_was_not_chosen_is_not_changed() -> None:
+    """A Deployment and a StatefulSet of one name have one ConfigMap, by that name."""
+    both = deployment("orders") + "---\n" + deployment("orders", kind="StatefulSet")
+    what = parts(config_map=None)
+    one = injected(both, CONFIG, what, ["deployment/orders"])
+    with pytest.raises(SidecarError, match="Deployment orders has its configuration in"):
+        injected(one, OTHER_CONFIG, what, ["statefulset/orders"])
+    apart = injected(one, OTHER_CONFIG, parts(config_map="other"), ["statefulset/orders"])
+    assert config_maps(apart) == {
+        (None, "orders-kafka-sidecar"): CONFIG,
+        (None, "other"): OTHER_CONFIG,
+    }
+
+
+def test_a_namespace_that_looks_like_a_number_stays_a_text() -> None:
+    """As YAML 1.2 has numbers, 12e4 is one, and PyYAML writes it bare."""
+    out = injected(deployment("orders", "'12e4'"), CONFIG, parts(config_map=None))
+    assert 'namespace: "12e4"' in out

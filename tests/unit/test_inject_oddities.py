@@ -229,3 +229,9 @@ def test_files_that_others_may_read_are_no_matter() -> None:
 def test_the_apps_own_files_are_no_matter() -> None:
     volumes = "volumes:\n- name: key\n  secret: {secretName: a, defaultMode: 0400}"
     assert "name: sidecar" in injected(with_pod(volumes), CONFIG, parts())
+
+
+def test_a_volume_of_the_name_of_a_secrets_is_not_taken() -> None:
+    text = with_pod("volumes: [{name: sidecar-secret-kafka, secret: {secretName: mine}}]")
+    told = refusal(text, secrets=(("kafka", "orders-kafka"),))
+    assert "has a volume named sidecar-secret-kafka that is another one" in told
